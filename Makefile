@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 BENCH_ARGS ?=
 FUZZ_SECONDS ?= 60
 
-.PHONY: help setup model redis demo run test coverage faults fuzz check format proto docs recordings bench wheel fit image clean
+.PHONY: help setup model redis demo run test collect coverage faults fuzz check format proto docs recordings bench wheel fit image clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -76,6 +76,9 @@ $(REDIS)/redis-server:
 
 test: setup model redis ## all test suites, with the real Envoy, the real Milvus and the real Redis
 	@$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+
+collect: setup ## find all tests, which also compiles them: otherwise each worker of the first run does
+	@set -o pipefail; $(BIN)/python -m pytest --collect-only --quiet | tail -n 1
 
 # Processes that tests start are not measured, so that the shell around the pure modules is covered by more than is shown.
 coverage: setup model redis ## branch coverage of the tests without Envoy; the pure modules must have at least 95 %

@@ -36,10 +36,10 @@ from semrouter_memory.model import (
     Turn,
     Vector,
 )
+from semrouter_memory.state.in_process import InProcessOwnerVersions
 from semrouter_memory.telemetry.metrics import Metrics
 from semrouter_memory.telemetry.observer import TelemetryObserver
 from semrouter_memory.transport.request_phase import RequestPhase
-from semrouter_memory.turn_log.in_process import InProcessOwnerVersions
 
 SIZES = (200, 1_000, 10_000)
 QUESTIONS = 300
@@ -146,7 +146,7 @@ class InProcess:
                 await retainer.process(woken.pop())
             reading.append((time.process_time() - started) * 1000)
             started = time.process_time()
-            await self._adapters.embedder.embed_passages([message])
+            await self._adapters.embedder.embed_query(message)
             embedding.append((time.process_time() - started) * 1000)
         kept = await self._adapters.store.count(scope)
         return Learning(turn=Times.of(reading[_WARM_UP:]), embedding=Times.of(embedding[_WARM_UP:]), kept=kept / TURNS)

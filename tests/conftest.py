@@ -1,13 +1,17 @@
 """Fixtures of all suites. A missing service skips on a laptop and fails in CI; see the fixture modules."""
 
 import gc
+import logging
+from collections.abc import Iterator
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 from tests.examples import examples
 
 pytest_plugins = (
+    "tests.file_order",
     "tests.model_fixture",
     "tests.fork_server",
     "tests.run_servers",
@@ -24,20 +28,6 @@ settings.register_profile(
 )
 settings.load_profile("unhurried")
 
-_LONGEST = (
-    "envoy/test_replicas",
-    "faults/test_servers",
-    "envoy/test_chains",
-    "envoy/test_failures",
-    "envoy/test_lifecycle",
-    "faults/test_disk",
-    "envoy/test_owner_index",
-    "contract/test_memory_store",
-    "component/test_reembed",
-)
-_ORDER = (*_LONGEST, "faults", "envoy", "component", "contract", "unit", "property")
-"""Files go to the workers in this order: a long one that began last would be waited for by all workers but one."""
-
 
 # Thousands of tests and all modules stay to the end: garbage collections need not look at them again and again.
 gc.disable()
@@ -48,9 +38,11 @@ def pytest_runtestloop() -> None:
     gc.enable()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    def place(item: pytest.Item) -> int:
-        path = item.nodeid.removeprefix("tests/")
-        return next((place for place, start in enumerate(_ORDER) if path.startswith(start)), len(_ORDER))
-
-    items.sort(key=place)
+@pytest.fixture(autouse=True)
+def default_logging() -> Iterator[None]:
+    """Logging is global: a test finds it as it is at the start, whatever other tests or their installations configured."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    structlog.reset_defaults()
+    yield
+    root.handlers[:], root.level, logging.raiseExceptions = handlers, level, True

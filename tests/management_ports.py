@@ -20,13 +20,13 @@ from semrouter_memory.manage.server import serve_http
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.model import Memory, Scope, SessionHints, Turn
 from semrouter_memory.retain.redact import redact
+from semrouter_memory.state.in_process import InProcessOwnerLocks
+from semrouter_memory.state.sqlite import SqliteStateStore
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.telemetry.metrics import Metrics
-from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
-from semrouter_memory.turn_log.sqlite.state import SqliteStateStore
 from tests.hashed import HashedEmbedder
-from tests.memory_service import NoRecordings, deletion_service, memory_service
+from tests.memory_service import NoRecordings, deletion_service, knowledge_service, memory_service
 
 TOKEN = "operator-token"
 _CONFIG = ManagementConfig(max_content_chars=500)
@@ -120,6 +120,14 @@ def open_ports(directory: Path) -> Iterator[Ports]:
             collections=OneCollection(store),
             backup=Backup(turn_log=log, state=state, store=store, file_lock=deletion.file_lock),
             recordings=NoRecordings(),
+            knowledge=knowledge_service(
+                store=InMemoryStore(dimension=embedder.dimension),
+                embedder=embedder,
+                turn_log=log,
+                state=state,
+                locks=locks,
+                clock=clock,
+            ),
         )
         servers = [await serve_http(app, "127.0.0.1:0", drain_seconds=1) for app in _apps(service, context)]
         users, operators = (f"http://127.0.0.1:{server.port}" for server in servers)

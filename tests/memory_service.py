@@ -3,7 +3,9 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
+from semrouter_memory.config import KnowledgeConfig
 from semrouter_memory.deletion.service import DeletionService
+from semrouter_memory.knowledge.service import KnowledgeService
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.replay.recordings import LiveOptions
 
@@ -65,4 +67,29 @@ def memory_service(
             store=store, embedder=embedder, turn_log=turn_log, state=state, locks=locks, clock=clock, writer=writer
         ),
         **options,
+    )
+
+
+def knowledge_service(
+    *,
+    store: Any,
+    embedder: Any,
+    turn_log: Any,
+    state: Any,
+    locks: Any,
+    clock: Any,
+    config: KnowledgeConfig | None = None,
+) -> KnowledgeService:
+    """Args: store: of the documents alone."""
+    return KnowledgeService(
+        reader=store,
+        writer=store,
+        embedder=embedder,
+        deletion=deletion_service(
+            store=store, embedder=embedder, turn_log=turn_log, state=state, locks=locks, clock=clock
+        ),
+        deletions=turn_log,
+        locks=locks,
+        clock=clock,
+        config=config or KnowledgeConfig(),
     )

@@ -5,18 +5,43 @@ Used as a pytest plugin. Without the server the tests that need it are skipped, 
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bench.milvus_server import MilvusServer
-from tests.run_servers import of_the_run, one_at_a_time, run_directory
+from tests.file_order import ON_THE_RUNS_MILVUS
+from tests.run_servers import end, of_the_run, one_at_a_time, run_directory
 
 __all__ = ["MilvusServer"]
 
 _TICK_MS = 50
 """Most tests read what they have just written."""
+
+_sharing: set[str] = set()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    _expect(item.nodeid for item in items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_node_collection_finished(node: Any, ids: list[str]) -> None:
+    _expect(ids)
+
+
+def _expect(ids: Iterable[str]) -> None:
+    _sharing.update(each for each in ids if each.startswith(ON_THE_RUNS_MILVUS))
+
+
+def pytest_runtest_logfinish(nodeid: str) -> None:
+    """Of each test in the run's process, and of its own ones in each worker."""
+    if nodeid in _sharing:
+        _sharing.remove(nodeid)
+        if not _sharing:
+            end("milvus")
 
 
 @pytest.fixture(scope="session")
@@ -33,7 +58,7 @@ def new_milvus_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Call
         server.discard()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def milvus_server() -> MilvusServer:
     """A running server that all tests of a run share; each uses collections of its own."""
     return of_the_run("milvus", _server)

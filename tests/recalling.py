@@ -29,7 +29,7 @@ from semrouter_memory.model import (
 )
 from semrouter_memory.ports import Embedder
 from semrouter_memory.retain.redact import Redaction
-from semrouter_memory.turn_log.in_process import InProcessOwnerVersions
+from semrouter_memory.state.in_process import InProcessOwnerVersions
 from tests.memory_service import memory_service
 
 ALICE = Scope("alice")

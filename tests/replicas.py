@@ -9,8 +9,8 @@ from pathlib import Path
 
 from redis import Redis
 
+from semrouter_memory.databases.redis_connection import RedisConnection
 from semrouter_memory.model import Scope
-from semrouter_memory.turn_log.redis.connection import RedisConnection
 from semrouter_memory.turn_log.redis.log import RedisTurnLog
 from tests.contract.turn_logs import SteppedClock
 from tests.redis_server import impatient

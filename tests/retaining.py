@@ -38,8 +38,8 @@ from semrouter_memory.model import (
 from semrouter_memory.ports import ChatModel, SessionStateBuilder
 from semrouter_memory.retain.pipeline import Retainer
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
+from semrouter_memory.state.in_process import InProcessOwnerLocks
 from semrouter_memory.store.in_memory import InMemoryStore
-from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 from tests.hashed import HashedEmbedder
 

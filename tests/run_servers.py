@@ -1,4 +1,5 @@
-"""Servers that all workers of a test run share: the first worker that needs one starts it, the run's process ends it.
+"""Servers that all workers of a test run share: the first worker that needs one starts it, the run's process ends it at the
+latest.
 
 Used as a pytest plugin. Without workers, the one process does both.
 """
@@ -45,9 +46,19 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     if _is_worker(config):
         return
     for file in run_directory().glob("*.server"):
-        with suppress(ProcessLookupError):
-            os.kill(int(file.with_suffix(".pid").read_text(encoding="ascii")), signal.SIGKILL)
+        end(file.stem)
     shutil.rmtree(run_directory(), ignore_errors=True)
+
+
+def end(name: str) -> None:
+    """End the run's server of that name, if there is one; who needs it after all starts another."""
+    file = run_directory() / f"{name}.server"
+    with one_at_a_time(name):
+        if file.exists():
+            with suppress(ProcessLookupError):
+                os.kill(int(file.with_suffix(".pid").read_text(encoding="ascii")), signal.SIGKILL)
+            file.unlink()
+            shutil.rmtree(run_directory() / name, ignore_errors=True)
 
 
 def _is_worker(config: pytest.Config) -> bool:

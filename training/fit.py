@@ -1,6 +1,6 @@
 """Fits the learned decisions: `make fit`."""
 
-from training import keep, relation, relevance
+from training import documents, keep, relation, relevance
 from training.fitting import write
 
 
@@ -11,6 +11,7 @@ def main() -> None:
     wants, relevant = relevance.models()
     write("wants", wants)
     write("relevance", relevant)
+    write("passages", documents.model())
 
 
 if __name__ == "__main__":

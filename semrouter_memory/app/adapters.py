@@ -29,13 +29,13 @@ from semrouter_memory.ports import (
 )
 from semrouter_memory.recall.categories import categories_of
 from semrouter_memory.recall.deadline import OWNER_VERSION
+from semrouter_memory.state.in_process import InProcessOwnerLocks, InProcessOwnerVersions
+from semrouter_memory.state.sqlite import SqliteStateStore
 from semrouter_memory.store.collection_admin import CollectionAdmin
 from semrouter_memory.store.index_cache import AnnouncingWriter, IndexCache
-from semrouter_memory.store.milvus import MilvusStore
+from semrouter_memory.store.milvus import MilvusStore, SecondaryCollection
 from semrouter_memory.store.owner_versions import OwnerVersions
-from semrouter_memory.turn_log.in_process import InProcessOwnerLocks, InProcessOwnerVersions
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
-from semrouter_memory.turn_log.sqlite.state import SqliteStateStore
 
 _DATA_MODE = 0o700
 
@@ -76,6 +76,7 @@ class Adapters:
     Attributes:
         writer: of everything that changes memories; the store's own writes would leave owner indexes stale.
         owner_indexes: None: the store is always searched.
+        documents: passages of organisations' documents.
     """
 
     embedder: Embedder
@@ -88,6 +89,7 @@ class Adapters:
     clock: Clock
     observer: Observer
     collections: CollectionAdmin | None = None
+    documents: SecondaryCollection | None = None
 
 
 async def connect(
@@ -126,6 +128,7 @@ async def connect(
         embedder=embedder,
         store=store,
         collections=store.collections,
+        documents=store.secondary("knowledge"),
         writer=announcing_writer(store, indexes),
         owner_indexes=indexes if memory.owner_index.enabled else None,
         turn_log=sessions.turn_log,
@@ -181,13 +184,16 @@ async def _in_redis(
     on_exit: AsyncExitStack,
 ) -> Sessions:
     # The client's library takes 0.1 s to load, and most installations have no Redis.
-    from semrouter_memory.turn_log.redis import connection, locks, log, owner_versions, state  # noqa: PLC0415
+    from semrouter_memory.databases.redis_connection import RedisConnection  # noqa: PLC0415
+    from semrouter_memory.state import redis as state  # noqa: PLC0415
+    from semrouter_memory.state import redis_locks, redis_owner_versions  # noqa: PLC0415
+    from semrouter_memory.turn_log.redis.log import RedisTurnLog  # noqa: PLC0415
 
     config = memory.redis
-    redis = connection.RedisConnection(config)
+    redis = RedisConnection(config)
     on_exit.push_async_callback(redis.aclose)
     await redis.start()
-    turn_log = log.RedisTurnLog(
+    turn_log = RedisTurnLog(
         memory.directory / "turns.db",
         redis,
         prefix=config.prefix,
@@ -204,8 +210,8 @@ async def _in_redis(
     return Sessions(
         turn_log,
         state.RedisStateStore(redis, prefix=config.prefix, clock=clock),
-        locks.RedisOwnerLocks(redis, prefix=config.prefix, lock_seconds=config.lock_seconds),
-        owner_versions.RedisOwnerVersions(
+        redis_locks.RedisOwnerLocks(redis, prefix=config.prefix, lock_seconds=config.lock_seconds),
+        redis_owner_versions.RedisOwnerVersions(
             redis, prefix=config.prefix, patience_seconds=memory.recall.deadline_ms / 1000 * OWNER_VERSION
         ),
     )

@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 
 from semrouter_memory import __version__
 from semrouter_memory.app.adapters import Adapters
+from semrouter_memory.app.pipelines import knowledge_service
 from semrouter_memory.config import Config, secret
 from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import ConfigurationError, InputFileError
@@ -57,12 +58,14 @@ async def serve_management(
         token=secret(config.management.operator_token, config.management.operator_token_file),
         readiness=readiness,
         metrics=metrics,
-        context=_operator_context(adapters, deletion, recordings),
+        context=_operator_context(config, adapters, deletion, recordings),
     )
     on_exit.push_async_callback((await serve_http(operator, config.management.operator_listen)).stop)
 
 
-def _operator_context(adapters: Adapters, deletion: DeletionService, recordings: Recordings) -> OperatorContext:
+def _operator_context(
+    config: Config, adapters: Adapters, deletion: DeletionService, recordings: Recordings
+) -> OperatorContext:
     assert adapters.collections is not None
     return OperatorContext(
         records=adapters.turn_log,
@@ -70,6 +73,7 @@ def _operator_context(adapters: Adapters, deletion: DeletionService, recordings:
         deletion=deletion,
         collections=adapters.collections,
         recordings=recordings,
+        knowledge=knowledge_service(config.memory.knowledge, adapters),
         backup=Backup(
             turn_log=adapters.turn_log, state=adapters.state, store=adapters.store, file_lock=deletion.file_lock
         ),
@@ -118,7 +122,7 @@ async def start_recordings(config: Config) -> Recordings:
         directory=config.memory.directory / "recordings",
         made_by=f"semrouter-memory {__version__}",
         redact=without_secrets,
-        identity_headers=frozenset({identity.user_header, identity.session_header}),
+        identity_headers=frozenset({identity.user_header, *identity.other_headers, identity.session_header}),
         secret_headers=frozenset({config.server.secret_header}),
         pseudonym_key=secret(own.pseudonym_key, own.pseudonym_key_file),
     )

@@ -7,15 +7,17 @@ from semrouter_memory.app.adapters import Adapters
 from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.compress.builder import StateBuilder
 from semrouter_memory.compress.pipeline import Compressor
-from semrouter_memory.config import AgeingConfig, CompressionConfig, MemoryConfig, RecallConfig
+from semrouter_memory.config import AgeingConfig, CompressionConfig, KnowledgeConfig, MemoryConfig, RecallConfig
 from semrouter_memory.deletion.service import DeletionService
+from semrouter_memory.knowledge.service import KnowledgeService
 from semrouter_memory.maintenance.consolidate import Consolidator
 from semrouter_memory.maintenance.schedule import MaintenanceScheduler
 from semrouter_memory.maintenance.sweep import Sweeper
 from semrouter_memory.maintenance.usage import UsageCounter
 from semrouter_memory.model import Scope, SessionKey
-from semrouter_memory.ports import ChatModel, UsageNotes
+from semrouter_memory.ports import ChatModel, MemoryReader, MemoryWriter, UsageNotes
 from semrouter_memory.recall.conversation import StoredHistory
+from semrouter_memory.recall.documents import DocumentSearch
 from semrouter_memory.recall.keywords import KeywordExtractor, KeywordSearch
 from semrouter_memory.recall.recaller import Recaller
 from semrouter_memory.recall.rewrite import QueryRewriter, RewritingSearch
@@ -37,15 +39,34 @@ class Maintenance:
 
 
 def deletion_service(adapters: Adapters) -> DeletionService:
+    return _deletion_in(adapters, adapters.store, adapters.writer)
+
+
+def _deletion_in(adapters: Adapters, reader: MemoryReader, writer: MemoryWriter) -> DeletionService:
     return DeletionService(
-        reader=adapters.store,
-        writer=adapters.writer,
+        reader=reader,
+        writer=writer,
         embedder=adapters.embedder,
         turn_log=adapters.turn_log,
         records=adapters.turn_log,
         state=adapters.state,
         locks=adapters.locks,
         clock=adapters.clock,
+    )
+
+
+def knowledge_service(config: KnowledgeConfig, adapters: Adapters) -> KnowledgeService:
+    documents = adapters.documents
+    assert documents is not None
+    return KnowledgeService(
+        reader=documents,
+        writer=documents,
+        embedder=adapters.embedder,
+        deletion=_deletion_in(adapters, documents, documents),
+        deletions=adapters.turn_log,
+        locks=adapters.locks,
+        clock=adapters.clock,
+        config=config,
     )
 
 
@@ -153,14 +174,17 @@ def request_phase(
         search: the search of these adapters, where others use it too.
     """
     rewriting, recall = models.of_role("memory_rewrite"), config.recall
+    search = search or vector_search(recall, adapters)
     recaller = Recaller(
-        strategy=_strategy(recall, adapters, rewriting, search or vector_search(recall, adapters)),
+        strategy=_strategy(recall, adapters, rewriting, search),
         embedder=adapters.embedder,
         turn_log=adapters.turn_log,
         observer=adapters.observer,
         clock=adapters.clock,
         config=recall,
         usage=usage,
+        plain=_strategy(recall.model_copy(update={"keyword_extraction": "local"}), adapters, None, search),
+        documents=_document_search(config.knowledge, adapters),
     )
     return RequestPhase(
         recaller=recaller,
@@ -169,6 +193,12 @@ def request_phase(
         config=recall,
         compressor=_compressor(config.compression, adapters) if config.compression.enabled else None,
     )
+
+
+def _document_search(config: KnowledgeConfig, adapters: Adapters) -> DocumentSearch | None:
+    if adapters.documents is None or not config.limit:
+        return None
+    return DocumentSearch(reader=adapters.documents, embedder=adapters.embedder, clock=adapters.clock, config=config)
 
 
 def _strategy(config: RecallConfig, adapters: Adapters, rewriting: ChatModel | None, search: VectorSearch) -> Strategy:

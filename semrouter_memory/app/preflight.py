@@ -66,7 +66,7 @@ def _questions(config: Config) -> Iterator[Question]:
         yield partial(require_local_or_secret, name, listen, "set" if guarded else None, header=server.secret_header)
     yield partial(locate, memory.milvus, memory.directory)
     if memory.redis.url is not None:
-        from semrouter_memory.turn_log.redis.connection import checked  # noqa: PLC0415 - loads Redis' library
+        from semrouter_memory.databases.redis_connection import checked  # noqa: PLC0415 - loads Redis' library
 
         yield partial(checked, memory.redis.url)
 

@@ -30,6 +30,7 @@ _COMMANDS = {
     "backup": ("operator", "Copy turn log, state and memories, while the sidecar runs."),
     "model": ("local", "The embedding model's files."),
     "memory": ("memory", "List, search and change stored memories of a running sidecar."),
+    "knowledge": ("knowledge", "Documents of an organisation, which its members' requests are answered with."),
     "turns": ("operator", "Turns in the log of a running sidecar, asked at the operator's port."),
     "config": ("config", "The configuration file."),
     "eval": (

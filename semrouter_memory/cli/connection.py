@@ -51,6 +51,11 @@ def operator_endpoint(url: OperatorUrl = OPERATOR_API, operator_token_file: Oper
     return ApiEndpoint(url=url, headers={"authorization": f"Bearer {token}"})
 
 
+Owner = Annotated[
+    str | None, typer.Option(help="Another owner's memories: org:ID or agent:ID, for operators and administrators.")
+]
+
+
 def user_endpoint(
     url: Annotated[
         str | None,
@@ -64,6 +69,7 @@ def user_endpoint(
         str | None,
         typer.Option(envvar="SEMROUTER_MEMORY_USER", help="Whose memories (not needed with --api-key)."),
     ] = None,
+    owner: Owner = None,
     user_header: Annotated[str, typer.Option(help="memory.identity.user_header of the sidecar.")] = "x-authz-user-id",
     api_key: Annotated[
         str | None,
@@ -77,18 +83,22 @@ def user_endpoint(
         ),
     ] = None,
 ) -> ApiEndpoint:
-    """One user's memories, at the API or at the operator's port. Raises: InvalidRequestError, when no user is named."""
+    """One owner's memories, at the API or at the operator's port. Raises: InvalidRequestError, when none is named."""
+    parameters = {"owner": owner} if owner else {}
     if operator_token_file is None and url is None and api_key is None and os.environ.get(TOKEN_FILE_VARIABLE):
         operator_token_file = Path(os.environ[TOKEN_FILE_VARIABLE])
     if api_key is not None and operator_token_file is None:
-        return ApiEndpoint(url=url or _ENVOY, user=user or "", headers={"authorization": f"Bearer {api_key}"})
-    if not user:
+        headers = {"authorization": f"Bearer {api_key}"}
+        return ApiEndpoint(url=url or _ENVOY, user=user or "", headers=headers, parameters=parameters)
+    if not user and (owner is None or operator_token_file is None):
         raise InvalidRequestError(f"say whose memories: --user, or --api-key to be known by Envoy. {PREPARED_SHELL}")
     if operator_token_file is None:
-        return ApiEndpoint(url=url or _USER_API, user=user, headers={user_header: user})
+        return ApiEndpoint(
+            url=url or _USER_API, user=user or "", headers={user_header: user or ""}, parameters=parameters
+        )
     headers = {"authorization": f"Bearer {secret(None, operator_token_file)}"}
     address = url or os.environ.get(URL_VARIABLE) or OPERATOR_API
-    return ApiEndpoint(url=address, user=user, headers=headers, parameters={"user_id": user})
+    return ApiEndpoint(url=address, user=user or "", headers=headers, parameters=parameters or {"user_id": user or ""})
 
 
 def user_command(group: typer.Typer, name: str) -> Register:

@@ -49,8 +49,8 @@ def doctor(
     from semrouter_memory.doctor.diagnose import diagnose  # noqa: PLC0415 - takes a second to load
 
     # Only a terminal shows it.
-    with err.status("reading") as status:
-        findings = diagnose(envoy, config, offline=offline, progress=lambda step: status.update(Text(step)))
+    with err.status("checking, and asking the servers" if not offline else "checking"):
+        findings = diagnose(envoy, config, offline=offline)
     if as_json:
         print_json([asdict(finding) for finding in findings])
     else:

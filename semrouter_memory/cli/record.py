@@ -13,6 +13,7 @@ import typer
 from semrouter_memory import __version__
 from semrouter_memory.cli.connection import OPERATOR_API, OperatorTokenFile, OperatorUrl, operator_endpoint
 from semrouter_memory.cli.output import err, shown
+from semrouter_memory.config import IdentityConfig
 from semrouter_memory.errors import InputFileError, InvalidRequestError
 from semrouter_memory.manage.client import OperatorClient
 from semrouter_memory.replay.cleaning import Cleaner, CleaningSettings
@@ -229,7 +230,7 @@ def _cleaning(headers: list[str] | None, user_header: str, *, pseudonymise: bool
     return CleaningSettings(
         redact=without_secrets,
         headers=frozenset(name.lower() for name in headers or ()),
-        identity_headers=frozenset({user_header, "x-session-id"}),
+        identity_headers=frozenset({user_header, *IdentityConfig().other_headers, "x-session-id"}),
         pseudonym_key=key if pseudonymise else b"",
     )
 

@@ -37,6 +37,10 @@ class BodySettings:
     session_end: bool | None = None
     user_id: str | None = None
     project_id: str | None = None
+    organisation_limit: int | None = None
+    organisation_share: float | None = None
+    agent_limit: int | None = None
+    agent_share: float | None = None
     present: bool = False
     unreadable: tuple[str, ...] = ()
 

@@ -51,7 +51,7 @@ class Setting:
 
     def from_text(self, text: str) -> Any:
         """The checked value of a route's text."""
-        return self.value(self.parse(text.strip().lower()))
+        return self.value(self.parse(text.strip()))
 
 
 def _of_type(kind: type[_T]) -> Callable[[Json], _T]:
@@ -76,17 +76,33 @@ def _threshold(value: Json) -> float:
     return float(value)
 
 
+def _share(value: Json) -> float:
+    if type(value) not in (int, float) or not 0.0 <= value <= 1.0:
+        raise ValueError
+    return float(value)
+
+
+def _switch(text: str) -> bool:
+    return SWITCH[text.lower()]
+
+
 def _types(value: Json) -> frozenset[MemoryType]:
     if not isinstance(value, list) or not value or not all(isinstance(name, str) for name in value):
         raise ValueError
     return frozenset(MemoryType(name.strip().lower()) for name in value)
 
 
-_ENABLED = Setting("enabled", Governs.BOTH, _of_type(bool), SWITCH.__getitem__)
-_AUTO_STORE = Setting("auto_store", Governs.WRITING, _of_type(bool), SWITCH.__getitem__)
+_ENABLED = Setting("enabled", Governs.BOTH, _of_type(bool), _switch)
+_AUTO_STORE = Setting("auto_store", Governs.WRITING, _of_type(bool), _switch)
 _LIMIT = Setting("retrieval_limit", Governs.READING, _limit, int)
 _THRESHOLD = Setting("similarity_threshold", Governs.READING, _threshold, float)
 _TYPES = Setting("memory_types", Governs.READING, _types, lambda text: text.split(","))
+_SHARES = {
+    "org-limit": Setting("organisation_limit", Governs.READING, _limit, int),
+    "org-share": Setting("organisation_share", Governs.READING, _share, float),
+    "agent-limit": Setting("agent_limit", Governs.READING, _limit, int),
+    "agent-share": Setting("agent_share", Governs.READING, _share, float),
+}
 
 BODY: Mapping[str, Mapping[str, Setting]] = {
     CONFIG: {
@@ -99,7 +115,8 @@ BODY: Mapping[str, Mapping[str, Setting]] = {
             _THRESHOLD,
             Setting("session_end", Governs.ITSELF, _of_type(bool)),
         )
-    },
+    }
+    | {name.replace("-", "_"): setting for name, setting in _SHARES.items()},
     CONTEXT: {
         # In doubt who the user is, or what the conversation belongs to.
         each.attribute: each
@@ -116,7 +133,10 @@ ROUTE: Mapping[str, Setting] = {
     f"{ROUTE_PREFIX}limit": _LIMIT,
     f"{ROUTE_PREFIX}threshold": _THRESHOLD,
     f"{ROUTE_PREFIX}tool-result-tokens": Setting("tool_result_tokens", Governs.READING, _limit, int),
-    f"{ROUTE_PREFIX}position": Setting("position", Governs.READING, Position),
+    f"{ROUTE_PREFIX}position": Setting("position", Governs.READING, Position, str.lower),
+    f"{ROUTE_PREFIX}org": Setting("organisation", Governs.BOTH, _of_type(str)),
+    f"{ROUTE_PREFIX}agent": Setting("agent", Governs.BOTH, _of_type(str)),
+    **{f"{ROUTE_PREFIX}{name}": setting for name, setting in _SHARES.items()},
 }
 
 _GOVERNS = {name: setting.governs for name, setting in ROUTE.items()} | {

@@ -248,4 +248,4 @@ def _marks_of(scope: Scope) -> Scope:
 
     No client can name such a project.
     """
-    return Scope(scope.user_id, "\x00marks")
+    return scope.in_project("\x00marks")

@@ -50,6 +50,18 @@ class IdentityConfig(Section):
         "envoy.filters.http.jwt_authn", description="metadata_context namespace that holds verified JWT payloads"
     )
     jwt_claim: str | None = Field(None, description="claim that names the user, for example sub; unset: not used")
+    organisation_header: HeaderName = Field(
+        "x-memory-org", description="id of the user's organisation, set by a filter; its memories are recalled as well"
+    )
+    organisation_claim: str | None = Field(None, description="claim that names the organisation; unset: not used")
+    organisation_admin_header: HeaderName = Field(
+        "x-memory-org-admin",
+        description="id of the organisation that the user administers, set by a filter: allows ?owner=org:<id> at the management API",
+    )
+    agent_header: HeaderName = Field(
+        "x-memory-agent", description="id of the agent that asks, set by a filter; its memories are recalled as well"
+    )
+    agent_claim: str | None = Field(None, description="claim that names the agent; unset: not used")
     trust_body: bool = Field(default=False, description="development only: take memory_context.user_id for the user")
     session_header: HeaderName = Field("x-session-id", description="names the session; without it the transcript does")
     session_end_header: HeaderName = Field(
@@ -62,6 +74,11 @@ class IdentityConfig(Section):
     )
     max_id_chars: int = Field(256, ge=1, le=512, description="a longer id disables memory for the request")
 
+    @property
+    def other_headers(self) -> tuple[str, ...]:
+        """Those that name an organisation or an agent."""
+        return self.organisation_header, self.organisation_admin_header, self.agent_header
+
 
 class SignalsConfig(Section):
     """Headers set by upstream classifiers."""
@@ -71,6 +88,13 @@ class SignalsConfig(Section):
     truthy: tuple[Annotated[str, AfterValidator(str.lower)], ...] = Field(
         ("true", "1", "yes", "on", "needed", "required"), description="header values that mean yes"
     )
+
+
+class ShareConfig(Section):
+    """What may be injected of the memories of an owner other than the user. A request may lower both."""
+
+    limit: int = Field(3, ge=0, description="memories injected at most; 0: none")
+    budget_share: float = Field(0.4, ge=0, le=1, description="part of token_budget that they may take")
 
 
 class RecallConfig(Section):
@@ -109,6 +133,8 @@ class RecallConfig(Section):
         ge=0,
         description="part of token_budget for memories that are injected whatever is asked: how to answer, the user's name; 0: none",
     )
+    organisation: ShareConfig = Field(default_factory=ShareConfig)
+    agent: ShareConfig = Field(default_factory=ShareConfig)
     max_limit: int = Field(50, ge=1, description="upper bound on a request's retrieval_limit")
     render: Literal["markdown", "xml"] = Field("markdown", description="format of the injected block")
     position: Position = Field(
@@ -230,6 +256,24 @@ class CompressionConfig(Section):
     state_ttl_hours: float = Field(168, gt=0, description="hours after which the state of an idle session is deleted")
 
 
+class KnowledgeConfig(Section):
+    """Documents of organisations. Searched only for requests that carry an organisation."""
+
+    passage_tokens: int = Field(
+        256, ge=32, description="tokens of a passage with its headings; no more than the embedding model reads"
+    )
+    overlap_tokens: int = Field(
+        32, ge=0, description="tokens that a passage repeats of the one before, where a paragraph is cut"
+    )
+    max_passages: int = Field(
+        3_000, ge=1, le=3_000, description="bound on the passages of a document; a larger one is refused"
+    )
+    limit: int = Field(3, ge=0, description="bound on the passages in a request; 0: documents are not searched")
+    token_budget: int = Field(
+        800, ge=0, description="bound on the passages in a request, in the embedding model's tokens"
+    )
+
+
 class MemoryConfig(Section):
     enabled: bool = Field(
         default=True,
@@ -252,6 +296,7 @@ class MemoryConfig(Section):
     redis: RedisConfig = RedisConfig()
     ageing: AgeingConfig = AgeingConfig()
     compression: CompressionConfig = CompressionConfig()
+    knowledge: KnowledgeConfig = KnowledgeConfig()
 
     @model_validator(mode="after")
     def _dimensions_agree(self) -> "MemoryConfig":

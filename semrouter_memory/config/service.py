@@ -94,6 +94,9 @@ class ManagementConfig(Section):
     max_metadata_bytes: int = Field(8_192, ge=256, description="bound on what a caller attaches to one memory")
     max_body_bytes: int = Field(1024 * 1024, ge=1024, description="larger requests are refused with 413")
     max_import_bytes: int = Field(64 * 1024 * 1024, ge=1024, description="larger imports are refused with 413")
+    max_document_bytes: int = Field(
+        32 * 1024 * 1024, ge=1024, description="larger documents of organisations are refused with 413"
+    )
     max_import_lines: int = Field(10_000, ge=1, description="memories in one import; a file may be sent in parts")
 
 

@@ -178,7 +178,7 @@ class Paraphrases:
 
 
 async def find_paraphrases(records: TurnRecords, scope: Scope, memories: Collection[Memory]) -> Paraphrases:
-    """Search all turns of this user, in every project.
+    """Search all turns of this owner, in every project.
 
     An answer repeats the memories that were recalled for it, and the turn log keeps answers for a while. A turn with
     nearly all words of a memory counts as a paraphrase, in any order; words are compared by their beginnings.
@@ -188,7 +188,7 @@ async def find_paraphrases(records: TurnRecords, scope: Scope, memories: Collect
     project_ids: set[str] = set()
     before = 0
     while True:
-        page = await records.list_turns(scope=Scope(scope.user_id), states=None, limit=_TURNS_PAGE, before=before)
+        page = await records.list_turns(scope=scope.in_project(""), states=None, limit=_TURNS_PAGE, before=before)
         turn_ids += [turn.id for turn in page if any(_repeats(turn, stems) for stems in statements)]
         project_ids.update(turn.scope.project_id for turn in page)
         if len(page) < _TURNS_PAGE:

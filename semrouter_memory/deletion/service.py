@@ -261,7 +261,7 @@ class DeletionService:
     async def _purge_state(self, scope: Scope, projects: Collection[str]) -> None:
         """State of the user's conversations in these projects; running conversations stay uncompressed from then on."""
         for project_id in sorted(projects):
-            await self._state.forget(Scope(scope.user_id, project_id), Reach.EXACT)
+            await self._state.forget(scope.in_project(project_id), Reach.EXACT)
 
     def _tombstone_of(self, memory: Memory) -> Tombstone:
         return Tombstone(
@@ -291,13 +291,13 @@ class DeletionService:
     async def purge_late_usage(self) -> None:
         """Delete usage that was counted after the memory was purged: a use is written seconds after it happened."""
         late, self._late_usage = self._late_usage, {}
-        for user_id, memory_ids in late.items():
+        for owner, memory_ids in late.items():
             with suppress(UnavailableError):
-                await self._state.drop_usage(Scope(user_id), memory_ids)
+                await self._state.drop_usage(Scope.of_owner(owner), memory_ids)
 
     async def _purge_usage(self, scope: Scope, memory_ids: Sequence[str]) -> None:
         if sum(map(len, self._late_usage.values())) < MAX_LATE_USAGE:
-            self._late_usage.setdefault(scope.user_id, []).extend(memory_ids)
+            self._late_usage.setdefault(scope.owner, []).extend(memory_ids)
         with suppress(UnavailableError):
             await self._state.drop_usage(scope, memory_ids)
 

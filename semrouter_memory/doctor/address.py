@@ -63,23 +63,17 @@ def of_endpoint(address: Node) -> Address | None:
     return Address(host=socket.get("address").text, port=port) if port else None
 
 
-def reaches(endpoint: Address, listen: Address, *, surely: bool = False) -> bool:
-    """Whether a connection to the endpoint arrives at the listener, as far as names tell: a name may be this machine's.
-
-    Args:
-        surely: a name or an address that may be another machine's does not count.
-    """
+def reaches(endpoint: Address, listen: Address) -> bool:
+    """Whether a connection to the endpoint arrives at the listener, as far as names tell: a name may be this machine's."""
     if endpoint.path or listen.path:
         return bool(endpoint.path and listen.path) and _same_path(endpoint.path, listen.path)
     if endpoint.port != listen.port and listen.port:
         return False
-    if endpoint.host == listen.host:
+    if endpoint.host == listen.host or listen.is_any:
         return True
-    if listen.is_any:
-        return endpoint.is_loopback or not surely
     if listen.is_loopback or endpoint.is_loopback:
         return listen.is_loopback and endpoint.is_loopback
-    return not surely and not (listen.is_literal and endpoint.is_literal)
+    return not (listen.is_literal and endpoint.is_literal)
 
 
 def _same_path(endpoint: str, listen: str) -> bool:

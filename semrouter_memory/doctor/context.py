@@ -4,11 +4,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from semrouter_memory.config import Config
-from semrouter_memory.doctor.address import Address, of_setting
-from semrouter_memory.doctor.gateway import HttpFilterChain, MemoryFilter, chains_of, clusters_of
+from semrouter_memory.doctor.address import of_setting
+from semrouter_memory.doctor.finding import Figures, sized
+from semrouter_memory.doctor.gateway import HttpFilter, HttpFilterChain, chains_of, clusters_of
 from semrouter_memory.doctor.node import Node
 from semrouter_memory.errors import ConfigurationError
 from semrouter_memory.store.location import LiteFile, Server, locate
+
+LONG_SECONDS = 10.0
+"""No request or answer may be held for longer by a sidecar that hangs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +37,7 @@ class CheckContext:
         return [chain for chain in self.chains if chain.memory]
 
     @property
-    def applied(self) -> Iterator[MemoryFilter]:
+    def applied(self) -> Iterator[HttpFilter]:
         for chain in self.chains:
             yield from chain.applied
 
@@ -51,15 +55,21 @@ class CheckContext:
         return [self.clusters[name] for name in sorted({*names}) if name in self.clusters]
 
     @property
-    def deadline_seconds(self) -> float:
-        """How long recall may take."""
-        recall = self.config.memory.recall
+    def figures(self) -> Figures:
+        """What the settings say about limits: numbers to compare with, and how texts show them."""
+        server, recall = self.config.server, self.config.memory.recall
         rewrites = any(model.model_role == "memory_rewrite" for model in self.config.external_models)
-        return (recall.deadline_ms + (recall.rewrite_deadline_ms if rewrites else 0)) / 1000
-
-    @property
-    def listen(self) -> Address | None:
-        return of_setting(self.config.server.listen)
+        deadline = (recall.deadline_ms + (recall.rewrite_deadline_ms if rewrites else 0)) / 1000
+        return {
+            "body": server.max_body_bytes,
+            "bodies": sized(server.max_body_bytes, "MiB"),
+            "messages": sized(server.max_message_bytes, "MiB"),
+            "buffered": max(server.max_message_bytes, server.max_body_bytes),
+            "window": min(2 * server.max_body_bytes, 2**31 - 1),
+            "deadline": f"{deadline:g}",
+            "patient": f"{max(1.0, 2 * deadline):g}",
+            "long": max(LONG_SECONDS, deadline),
+        }
 
     @property
     def store(self) -> Server | LiteFile | None:
@@ -68,10 +78,6 @@ class CheckContext:
             return locate(self.config.memory.milvus, self.config.memory.directory)
         except ConfigurationError:
             return None
-
-    def xds_source(self, name: str) -> Node:
-        """The source from which listeners (`lds_config`) or clusters (`cds_config`) come over xDS."""
-        return self.bootstrap.get("dynamic_resources", name)
 
 
 def context_of(bootstrap: Node, config: Config, *, config_given: bool, secret: str | None) -> CheckContext:

@@ -6,6 +6,7 @@ Strategy: tables say which checks there are. Each is a function from the context
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from semrouter_memory.config import ENV_PREFIX, Config, load, secret, secret_readers
@@ -17,8 +18,6 @@ from semrouter_memory.doctor.node import Node
 from semrouter_memory.errors import ConfigurationError
 from semrouter_memory.store.location import LiteFile, locate
 from semrouter_memory.transport.server import is_local
-
-Progress = Callable[[str], object]
 
 ENVOY: tuple[Callable[[CheckContext], Iterable[Finding]], ...] = (
     memory_filters.all_is_in_the_file,
@@ -34,10 +33,8 @@ ENVOY: tuple[Callable[[CheckContext], Iterable[Finding]], ...] = (
 MEMORY_CHAINS: tuple[Callable[[CheckContext, HttpFilterChain], Iterable[Finding]], ...] = (
     memory_filters.fields_fit_the_role,
     memory_filters.each_task_has_one_filter,
-    memory_filters.answers_are_read_once,
     memory_filters.bodies_may_be_changed,
-    memory_filters.filters_send_the_same,
-    memory_filters.filters_are_on_together,
+    memory_filters.filters_agree,
     memory_filters.settings_are_known,
     memory_filters.results_are_received,
     routes.manager_fits,
@@ -61,43 +58,32 @@ GUARDED_CHAINS: tuple[Callable[[CheckContext, HttpFilterChain], Iterable[Finding
 )
 """Checks of each chain through which memories can be reached, the management API's included."""
 
-MEMORY_CLUSTERS: tuple[Callable[[CheckContext, Node], Iterable[Finding]], ...] = (
-    routes.endpoints_take_the_load,
-    routes.limits_fit,
-)
-"""Checks of each cluster that memory filters call."""
 
-
-def diagnose(
-    envoy: Path | None = None,
-    config: Path | None = None,
-    *,
-    offline: bool = False,
-    progress: Progress = lambda _: None,
-) -> list[Finding]:
+def diagnose(envoy: Path | None = None, config: Path | None = None, *, offline: bool = False) -> list[Finding]:
     """Check everything; errors come first.
 
     Args:
         envoy: Envoy's configuration; None: only the sidecar's is checked.
         config: the sidecar's settings; None: the defaults.
         offline: do not connect to anything.
-        progress: is called with each step.
     """
     findings: list[Finding] = []
     settings = _settings(config, findings)
-    bootstrap = _bootstrap(envoy, findings, progress) if envoy is not None else Node(None)
+    bootstrap = _bootstrap(envoy, findings) if envoy is not None else Node(None)
+    known = None
+    with suppress(ConfigurationError):  # _settings_findings reports that
+        known = secret(settings.server.shared_secret, settings.server.shared_secret_file) if settings else None
+    by_environment = any(name.upper().startswith(ENV_PREFIX) for name in os.environ)
     context = context_of(
         bootstrap,
         settings or Config.model_construct(),
-        config_given=settings is not None and (config is not None or _is_configured_by_environment()),
-        secret=_secret(settings) if settings is not None else None,
+        config_given=settings is not None and (config is not None or by_environment),
+        secret=known,
     )
-    progress("checking")
     findings = [*run_checks(context), *findings]
     if settings is not None:
-        progress("loading the embedding model")
         findings += model_files(context, elsewhere=offline)
-        findings += [] if offline else asyncio.run(_servers(context, progress))
+        findings += [] if offline else asyncio.run(_servers(context))
     return sorted(_once(findings), key=lambda finding: finding.severity is not Severity.ERROR)
 
 
@@ -110,7 +96,7 @@ def run_checks(context: CheckContext) -> list[Finding]:
         for checks, chains in ((MEMORY_CHAINS, context.memory_chains), (GUARDED_CHAINS, guarded)):
             findings += [finding for chain in chains for check in checks for finding in check(context, chain)]
         for cluster in context.memory_clusters:
-            findings += [finding for check in MEMORY_CLUSTERS for finding in check(context, cluster)]
+            findings += [*routes.endpoints_take_the_load(context, cluster), *routes.limits_fit(context, cluster)]
     findings += [found("envoy-field", path, problem=problem) for path, problem in context.bootstrap.misread.items()]
     return _once(findings)
 
@@ -132,35 +118,21 @@ def _settings(path: Path | None, findings: list[Finding]) -> Config | None:
         return None
 
 
-def _bootstrap(path: Path, findings: list[Finding], progress: Progress) -> Node:
-    progress("reading Envoy's configuration")
+def _bootstrap(path: Path, findings: list[Finding]) -> Node:
     try:
         file = envoy_file.read(path)
     except ConfigurationError as problem:
         findings.append(found("envoy-unreadable", str(path), problem=problem))
         return Node(None)
-    progress("validating Envoy's configuration")
     findings += envoy_file.validate(file, str(path))
     return file.bootstrap
 
 
-def _secret(config: Config) -> str | None:
-    try:
-        return secret(config.server.shared_secret, config.server.shared_secret_file)
-    except ConfigurationError:
-        return None  # _settings_findings reports that
-
-
-def _is_configured_by_environment() -> bool:
-    return any(name.upper().startswith(ENV_PREFIX) for name in os.environ)
-
-
-async def _servers(context: CheckContext, progress: Progress) -> list[Finding]:
+async def _servers(context: CheckContext) -> list[Finding]:
     from semrouter_memory.doctor import servers  # noqa: PLC0415 - takes a second to load
 
-    probes = list(servers.probes(context))
-    progress("asking " + ", ".join(dict.fromkeys(probe.server for probe in probes)))
-    return [finding for answer in await asyncio.gather(*map(servers.ask, probes)) for finding in answer]
+    answers = await asyncio.gather(*map(servers.ask, servers.probes(context)))
+    return [finding for answer in answers for finding in answer]
 
 
 # -- the sidecar --------------------------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
-"""An Envoy configuration on disk: read within bounds, recognised for what it is, and validated by Envoy where it is installed.
+"""An Envoy configuration on disk: read within bounds, and validated by Envoy where it is installed.
 
-Besides a bootstrap (YAML or JSON), a Kubernetes ConfigMap that carries one is read. Any other file ends in one message
-that says what it looks like.
+Any file but a bootstrap (YAML or JSON) ends in one message that says what it looks like.
 
 Strategy of the validation: Envoy stops at the first mistake and names its path in most cases. Of its message only the reason
 is shown, because the rest repeats the whole configuration with the keys in it. Messages that depend on the machine (files,
@@ -11,16 +10,14 @@ extensions) say nothing about the configuration.
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from semrouter_memory.config import Config
 from semrouter_memory.doctor.finding import Finding, found
-from semrouter_memory.doctor.node import Node, keyed
+from semrouter_memory.doctor.node import Node
 from semrouter_memory.errors import ConfigurationError
 from semrouter_memory.stack.envoy import find_envoy
 
@@ -28,14 +25,6 @@ _MAX_BYTES = 4 * 1024 * 1024
 _MAX_DEPTH = 100
 _MAX_VALUES = 300_000
 _BOOTSTRAP_KEYS = ("static_resources", "dynamic_resources", "layered_runtime", "admin")
-_SETTINGS = "it looks like the sidecar's own settings, which belong behind --config"
-_OTHER_FILES = {
-    **dict.fromkeys(Config.model_fields, _SETTINGS),
-    "apiVersion kind": "it is a Kubernetes manifest; doctor reads what Envoy itself is started with",
-    "configs": "it looks like a /config_dump; doctor reads what Envoy is started with",
-    "services": "it looks like a compose file; doctor reads what Envoy is started with",
-}
-"""What the keys of other files say."""
 _TIMEOUT_SECONDS = 30
 _MAX_MESSAGE_CHARS = 300
 _LOCATED = re.compile(r"@ (?P<path>[^:]+): (?P<type>.+?), near \S+ \(offset \d+\): (?P<reason>.+)")
@@ -103,72 +92,56 @@ def parse(text: str, source: str) -> EnvoyFile:
     documents = _documents(text, source)
     if not documents:
         raise ConfigurationError(f"{source} is empty: an Envoy bootstrap with static_resources was expected")
-    bootstraps = [EnvoyFile(Node(document), text) for document in documents if _is_bootstrap(document)]
-    bootstraps += _in_config_maps(documents, source)
+    bootstraps = [document for document in documents if _is_bootstrap(document)]
     if len(bootstraps) > 1:
         raise ConfigurationError(f"{source} holds {len(bootstraps)} Envoy bootstraps; doctor reads one at a time")
     if not bootstraps:
-        raise ConfigurationError(f"{source} is no Envoy bootstrap (static_resources): {_looks_like(documents[0])}")
-    return bootstraps[0]
+        keys = documents[0] if isinstance(documents[0], dict) else ()
+        likely = (
+            f"its keys are {', '.join(ascii(str(key))[:40] for key in [*keys][:5])}" if keys else "it holds no mapping"
+        )
+        raise ConfigurationError(
+            f"{source} is no Envoy bootstrap (static_resources): {likely}; doctor reads what Envoy is started with,"
+            " and the sidecar's settings behind --config"
+        )
+    return EnvoyFile(Node(bootstraps[0]), text)
 
 
 def _documents(text: str, source: str) -> list[Any]:
     try:
-        _refuse_depth(text, source)
-        documents = [document for document in yaml.load_all(text, _Loader) if document is not None]
+        _refuse_bombs(text, source)
+        return [document for document in yaml.load_all(text, _Loader) if document is not None]
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = f", line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
         raise ConfigurationError(f"{source} is not YAML{place}: {error.problem or 'it cannot be parsed'}") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigurationError(f"{source} is not YAML: {str(error).splitlines()[0][:200]}") from None
-    _refuse_size(documents, source)
-    return documents
 
 
-def _refuse_depth(text: str, source: str) -> None:
-    """The loader in C descends without a bound of its own, and takes the process with it."""
-    depth = 0
+def _refuse_bombs(text: str, source: str) -> None:
+    """Aliases make a large value of a small file, and the loader in C does not survive any depth."""
+    sizes: dict[str, int] = {}
+    within: list[tuple[str, int]] = []
+    """The anchor of each collection around the place, and how many values were before it."""
+    values = 0
     for event in yaml.parse(text, _Loader):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > _MAX_DEPTH:
+        values += 1
+        if isinstance(event, yaml.CollectionStartEvent):
+            within.append((event.anchor or "", values))
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = within.pop()
+            sizes[anchor] = values - before
+        elif isinstance(event, yaml.AliasEvent):
+            values += sizes.get(event.anchor or "", 1)
+        if len(within) > _MAX_DEPTH:
             raise ConfigurationError(f"{source} is nested more than {_MAX_DEPTH} deep: no Envoy configuration is")
-
-
-def _refuse_size(documents: list[Any], source: str) -> None:
-    """Aliases make a large value of a small file."""
-    waiting: list[tuple[Any, int]] = [(documents, 0)]
-    count = 0
-    while waiting:
-        value, depth = waiting.pop()
-        children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-        count += len(children)
-        if count > _MAX_VALUES or depth > _MAX_DEPTH:
+        if values > _MAX_VALUES:
             raise ConfigurationError(f"{source} holds more than {_MAX_VALUES} values; is it blown up by YAML aliases?")
-        waiting += [(child, depth + 1) for child in children]
 
 
 def _is_bootstrap(document: Any) -> bool:
     return isinstance(document, dict) and any(Node(document).get(key) for key in _BOOTSTRAP_KEYS)
-
-
-def _in_config_maps(documents: list[Any], source: str) -> Iterator[EnvoyFile]:
-    for document in documents:
-        if not isinstance(document, dict) or document.get("kind") != "ConfigMap":
-            continue
-        data = document.get("data")
-        for name, text in data.items() if isinstance(data, dict) else ():
-            if isinstance(text, str) and ("static_resources" in text or "staticResources" in text):
-                inner = _documents(text, source)
-                if len(inner) == 1 and _is_bootstrap(inner[0]):
-                    yield EnvoyFile(Node(inner[0], keyed("data", str(name))), text)
-
-
-def _looks_like(document: Any) -> str:
-    if not isinstance(document, dict):
-        return "it holds no mapping"
-    likely = (what for keys, what in _OTHER_FILES.items() if {*keys.split()} <= {*map(str, document)})
-    return next(likely, f"its keys are {', '.join(ascii(str(key))[:40] for key in list(document)[:5])}")
 
 
 def validate(file: EnvoyFile, source: str) -> list[Finding]:
@@ -186,8 +159,7 @@ def validate(file: EnvoyFile, source: str) -> list[Finding]:
     where, reason = _located(message)
     if _FOREIGN_TYPE.search(reason) or _MACHINE.search(reason):
         return [found("envoy-not-validated/ended", source, problem=reason)]
-    prefix = f"{file.bootstrap.path}." if file.bootstrap.path else ""
-    return [found("envoy-field/envoy", prefix + where if where else source, problem=reason)]
+    return [found("envoy-field/envoy", where or source, problem=reason)]
 
 
 def _run(text: str) -> str:

@@ -1,15 +1,15 @@
-"""A finding: one mistake, with its place and the fix. The texts of all findings are in `findings.toml`.
+"""A finding: one mistake, with its place and the fix; and the mistakes that are one field's value.
 
-Most mistakes are a value of one field: a `FieldRule` says which. The others have a function.
+`findings.toml` has the texts of all findings, and the rules of these fields beside them.
 """
 
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from enum import Enum, StrEnum
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
 from importlib import resources
 from string import Template
-from typing import NamedTuple
+from typing import Any
 
 from semrouter_memory.doctor.node import Node
 
@@ -39,7 +39,7 @@ class Finding:
     fix: str
 
 
-CATALOGUE: dict[str, dict[str, str]] = tomllib.loads(
+CATALOGUE: dict[str, dict[str, Any]] = tomllib.loads(
     resources.files("semrouter_memory.doctor").joinpath("findings.toml").read_text("utf-8")
 )
 """By code: the text under the usual severity, and the fix. What follows a slash tells apart texts of the same code."""
@@ -68,88 +68,89 @@ def graded(is_error: bool) -> Severity:  # noqa: FBT001 - reads as a sentence
     return Severity.ERROR if is_error else Severity.WARNING
 
 
-Wrong = Mapping[str, object] | bool
-"""Whether a value is a mistake; a mapping: it is, with the severity and the placeholders of the text."""
+Figures = Mapping[str, float | str]
+"""What limits are compared with and texts show, by name."""
+
+MIB = 1024 * 1024
+BODY_MODES = ("NONE", "STREAMED", "BUFFERED", "BUFFERED_PARTIAL", "FULL_DUPLEX_STREAMED", "GRPC")
+_HEADER_MODES = ("DEFAULT", "SEND", "SKIP")
+_SWITCHES: dict[str, Callable[[Node], bool]] = {
+    "on": lambda node: node.flag is True,
+    "off": lambda node: node.flag is not True,
+    "false": lambda node: node.flag is False,
+    "set": lambda node: bool(node.value),
+}
 
 
-class FieldRule(NamedTuple):
-    """A field, and which of its values are a mistake; a missing field has Envoy's default.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldRule:
+    """A field, and which of its values are a mistake; `findings.toml` explains the attributes.
 
     Attributes:
-        path: names that lead to the field, separated by dots.
-        values: further placeholders of the text.
+        on: what has the field.
+        field: names that lead to it, separated by dots.
     """
 
     code: str
-    path: str
-    is_wrong: Callable[[Node], Wrong]
-    values: Mapping[str, object] = {}
+    on: tuple[str, ...]
+    field: str
+    wrong: str | list[str] = ""
+    unit: str = ""
+    below: float | str | None = None
+    up_to: float | str | None = None
+    above: float | str | None = None
+    default: float | None = None
+    error_to: float | str | None = None
+    unlimited: float | None = None
+
+    def finding(self, node: Node, figures: Figures, values: Mapping[str, object]) -> Finding | None:
+        """The finding where the field's value is a mistake."""
+        shown: dict[str, Any] = {**figures, "field": self.field.rpartition(".")[2], **values}
+        if isinstance(self.wrong, list):
+            mode = node.choice(BODY_MODES if self.field.endswith("_body_mode") else _HEADER_MODES)
+            return found(self.code, node, value=mode, **shown) if mode in self.wrong else None
+        if self.wrong:
+            return found(self.code, node, **shown) if _SWITCHES[self.wrong](node) else None
+        given = node.seconds if self.unit == "s" else node.number
+        value = self.default if given is None else given
+        if value is None or value == self.unlimited or not self._is_out_of_bounds(value, figures):
+            return None
+        severity = None if self.error_to is None else graded(value <= _bound(self.error_to, figures))
+        default = " (Envoy's default)" if given is None else ""
+        return found(self.code, node, severity, value=sized(value, self.unit), default=default, **shown)
+
+    def _is_out_of_bounds(self, value: float, figures: Figures) -> bool:
+        return (
+            (self.below is not None and value < _bound(self.below, figures))
+            or (self.up_to is not None and value <= _bound(self.up_to, figures))
+            or (self.above is not None and value > _bound(self.above, figures))
+        )
 
 
-def broken(rules: Iterable[FieldRule], field: Callable[..., Node], **values: object) -> Iterator[Finding]:
-    """The findings of these rules.
+def _bound(bound: float | str, figures: Figures) -> float:
+    return float(figures[bound] if isinstance(bound, str) else bound)
+
+
+def sized(value: float, unit: str) -> str:
+    """A limit as texts show it."""
+    return f"{value / MIB:.3g} MiB" if unit == "MiB" else f"{value:g} {unit}".rstrip()
+
+
+_RULES: dict[str, list[FieldRule]] = {}
+for _code, _texts in CATALOGUE.items():
+    for _rule in _texts.get("rules", ()):
+        for _thing in _rule["on"]:
+            _RULES.setdefault(_thing, []).append(FieldRule(code=_code, **_rule))
+
+
+def broken(on: str, figures: Figures, field: Callable[..., Node], **values: object) -> Iterator[Finding]:
+    """The findings of the rules for one thing.
 
     Args:
-        field: gives the field that names lead to, one below the other.
+        on: what it is.
+        field: gives its field that names lead to, one below the other.
+        values: further placeholders of the texts.
     """
-    for rule in rules:
-        names = rule.path.split(".")
-        node = field(*names)
-        if wrong := rule.is_wrong(node):
-            more = wrong if isinstance(wrong, Mapping) else {}
-            yield found(rule.code, node, **{"field": names[-1], **values, **rule.values, **more})  # type: ignore[arg-type]
-
-
-def is_on(node: Node) -> bool:
-    return node.flag is True
-
-
-def is_off(node: Node) -> bool:
-    """A switch that is off by default."""
-    return node.flag is not True
-
-
-def is_set(node: Node) -> bool:
-    return bool(node.value)
-
-
-MIB = 1024 * 1024
-
-
-class Unit(Enum):
-    """What a limit counts; the value is how it is shown."""
-
-    COUNT = "{:g}"
-    BYTES = "{:.3g} MiB"
-    SECONDS = "{:g} s"
-
-    def shown(self, value: float) -> str:
-        return self.value.format(value / MIB if self is Unit.BYTES else value)
-
-
-@dataclass(frozen=True, slots=True)
-class Below:
-    """A limit of Envoy is a mistake below a bound.
-
-    Attributes:
-        default: Envoy's own, where the field is missing; None: no limit.
-        error_to: the largest limit that is an error; None: the severity is the catalogue's.
-        unlimited: the value that means no limit.
-    """
-
-    bound: float
-    unit: Unit
-    default: float | None = None
-    error_to: float | None = field(default=None, kw_only=True)
-    unlimited: float | None = field(default=None, kw_only=True)
-
-    def __call__(self, node: Node) -> Wrong:
-        given = node.seconds if self.unit is Unit.SECONDS else node.number
-        value = self.default if given is None else given
-        if value is None or value >= self.bound or value == self.unlimited:
-            return False
-        return {
-            "severity": None if self.error_to is None else graded(value <= self.error_to),
-            "value": self.unit.shown(value),
-            "default": " (Envoy's default)" if given is None else "",
-        }
+    for rule in _RULES[on]:
+        if finding := rule.finding(field(*rule.field.split(".")), figures, values):
+            yield finding

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from semrouter_memory.doctor.address import Address, of_endpoint, reaches
+from semrouter_memory.doctor.finding import BODY_MODES
 from semrouter_memory.doctor.matching import matching
 from semrouter_memory.doctor.node import Node, first
 
 CHAT_PATHS = ("/v1/chat/completions", "/v1/responses")
 API_PATH = "/v1/memory"
-BODY_MODES = ("NONE", "STREAMED", "BUFFERED", "BUFFERED_PARTIAL", "FULL_DUPLEX_STREAMED", "GRPC")
 PROCESSOR = "ExternalProcessor"
 _PER_FILTER = "typed_per_filter_config"
 
@@ -29,26 +29,45 @@ class FilterRole(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryFilter:
-    """An ext_proc filter that calls the sidecar, by itself or as it works on a route.
+class HttpFilter:
+    """An HTTP filter, by itself or as it works on a route.
 
     Attributes:
         index: its position in the chain.
-        overrides: the route's entries for this filter, the least specific first.
+        role: of an ext_proc filter that calls the sidecar; None: it is another filter.
+        given: the route's entries for this filter, the least specific first.
     """
 
     entry: Node
-    index: int
-    role: FilterRole
-    overrides: tuple[Node, ...] = ()
+    index: int = 0
+    role: FilterRole | None = None
+    given: tuple[Node, ...] = ()
 
     @property
     def name(self) -> str:
         return self.entry.get("name").text
 
     @property
+    def config(self) -> Node:
+        """Its own configuration, without a matcher around it."""
+        config = self.entry.get("typed_config")
+        return config.get("extension_config", "typed_config") if config.kind == "ExtensionWithMatcher" else config
+
+    @property
+    def overrides(self) -> list[Node]:
+        """What is given, the most specific first, without the FilterConfig around it."""
+        return [each.get("config") if each.kind == "FilterConfig" else each for each in reversed(self.given)]
+
+    @property
+    def override(self) -> Node:
+        """The most specific override."""
+        return [*self.overrides, Node(None)][0]
+
+    @property
     def is_enabled(self) -> bool:
-        return is_enabled(self.entry, self.overrides[-1] if self.overrides else Node(None))
+        return not any(
+            node.get("disabled").flag for node in ([self.given[-1], self.override] if self.given else [self.entry])
+        )
 
     @property
     def service(self) -> Node:
@@ -56,20 +75,20 @@ class MemoryFilter:
 
     @property
     def cluster(self) -> str:
-        return cluster_named(self.service)
+        return self.service.get("envoy_grpc", "cluster_name").text
 
     @property
     def metadata(self) -> dict[str, str]:
         """The initial metadata that it sends, names in lower case."""
         pairs = [*self.service.items("initial_metadata")]
-        for override in self.overrides:
-            pairs += per_route(override).get("overrides").items("grpc_initial_metadata")
-        return {pair.get("key").text.lower(): pair.get("value").text or pair.get("raw_value").decoded for pair in pairs}
+        for override in reversed(self.overrides):
+            pairs += override.get("overrides").items("grpc_initial_metadata")
+        return {pair.get("key").text.lower(): pair.get("value").text for pair in pairs if not pair.get("raw_value")}
 
     def setting(self, name: str, *below: str) -> Node:
         """A field of the configuration: the most specific override of it, else the filter's own, as a whole."""
-        overrides = [per_route(override).get("overrides", name) for override in reversed(self.overrides)]
-        return first([*overrides, config_of(self.entry).get(name)]).get(*below)
+        overrides = [override.get("overrides", name) for override in self.overrides]
+        return first([*overrides, self.config.get(name)]).get(*below)
 
     def body_mode(self, side: str) -> str:
         return self.setting("processing_mode", f"{side}_body_mode").choice(BODY_MODES)
@@ -80,18 +99,13 @@ class GatewayRoute:
     """A route with its surroundings.
 
     Attributes:
-        levels: from the least specific level to the route itself, or to one of its weighted clusters that overrides more.
-        memory: the memory filters as they work here.
+        levels: the route configuration, the virtual host and the route itself.
+        filters: all filters of the chain as they work here.
     """
 
     node: Node
     levels: tuple[Node, ...]
-    memory: tuple[MemoryFilter, ...] = ()
-
-    @property
-    def place(self) -> Node:
-        """The most specific level."""
-        return self.levels[-1]
+    filters: tuple[HttpFilter, ...]
 
     @property
     def name(self) -> str:
@@ -106,7 +120,11 @@ class GatewayRoute:
         return self.node.get("route")
 
     @property
-    def enabled(self) -> list[MemoryFilter]:
+    def memory(self) -> list[HttpFilter]:
+        return [each for each in self.filters if each.role]
+
+    @property
+    def enabled(self) -> list[HttpFilter]:
         return [each for each in self.memory if each.is_enabled]
 
     @property
@@ -117,21 +135,14 @@ class GatewayRoute:
     @property
     def clusters(self) -> list[str]:
         """The clusters that the route leads to."""
-        weighted = [first((each.get("name"), each.get("cluster"))) for each in _weighted(self.node)]
+        weighted = [each.get("name") for each in self.action.get("weighted_clusters").items("clusters")]
         return [target.text for target in weighted or [self.action.get("cluster")] if target.text]
 
-    def overrides_for(self, entry: Node) -> list[Node]:
-        """The overrides for a filter, the least specific first."""
-        entries = (level.entries(_PER_FILTER).get(entry.get("name").text) for level in self.levels)
-        return [override for override in entries if override is not None]
-
-    def override_for(self, entry: Node) -> Node:
-        """The most specific override for a filter."""
-        return first([*reversed(self.overrides_for(entry)), Node(None)])
-
-    def runs(self, entry: Node) -> bool:
-        """Whether a filter is enabled here."""
-        return is_enabled(entry, self.override_for(entry))
+    @property
+    def names_api(self) -> bool:
+        """Whether it is meant for the management API."""
+        named = any(API_PATH in self.match.get(name).text for name in ("path_separated_prefix", "prefix", "path"))
+        return named or "memory" in self.match.get("safe_regex", "regex").text
 
     def headers_to_add(self) -> list[Node]:
         """The headers that the route adds to requests after all filters."""
@@ -143,23 +154,28 @@ class HttpFilterChain:
     """One HTTP connection manager.
 
     Attributes:
-        memory: the memory filters as they are configured without any route.
+        filters: as they are configured without any route.
         hosts: the routes of each virtual host.
     """
 
     listener: Node
     manager: Node
-    filters: tuple[Node, ...]
-    memory: tuple[MemoryFilter, ...]
+    filters: tuple[HttpFilter, ...]
     hosts: tuple[tuple[GatewayRoute, ...], ...] = field(repr=False)
 
     @property
-    def observing(self) -> list[MemoryFilter]:
-        return [each for each in self.memory if each.role is FilterRole.RETAIN]
+    def memory(self) -> list[HttpFilter]:
+        return [each for each in self.filters if each.role]
 
     @property
-    def handling(self) -> list[MemoryFilter]:
+    def handling(self) -> list[HttpFilter]:
         return [each for each in self.memory if each.role is not FilterRole.RETAIN]
+
+    @property
+    def bare(self) -> GatewayRoute:
+        """Stands for routes that are not in the file: all filters work as they are configured themselves."""
+        nowhere = Node(None, self.manager.get("http_filters").path)
+        return GatewayRoute(node=nowhere, levels=(nowhere,), filters=self.filters)
 
     @property
     def first_memory(self) -> int:
@@ -167,33 +183,27 @@ class HttpFilterChain:
         return min((each.index for each in self.memory), default=len(self.filters))
 
     @property
-    def others(self) -> list[tuple[int, Node]]:
-        """The filters that are not for memory, with their indexes."""
-        memory = {each.index for each in self.memory}
-        return [(index, entry) for index, entry in enumerate(self.filters) if index not in memory]
-
-    @property
     def routes(self) -> list[GatewayRoute]:
         return [route for host in self.hosts for route in host]
 
     @property
-    def applied(self) -> Iterator[MemoryFilter]:
+    def applied(self) -> Iterator[HttpFilter]:
         """The memory filters as they are, then as routes override them."""
         yield from self.memory
         for route in self.routes:
-            yield from (each for each in route.enabled if each.overrides)
+            yield from (each for each in route.enabled if each.given)
 
     @property
     def chat_routes(self) -> list[GatewayRoute]:
-        found = {route.place.path: route for path in CHAT_PATHS for route in self.matching_routes("POST", path)}
+        found = {route.node.path: route for path in CHAT_PATHS for route in self.matching_routes("POST", path)}
         return list(found.values())
 
     @property
     def api_routes(self) -> list[GatewayRoute]:
         """The routes at which requests to the management API end: neither LLM routes nor the catch-all."""
         paths = (API_PATH, f"{API_PATH}/x")
-        routes = {route.place.path: route for path in paths for route in self.matching_routes("GET", path)}
-        return [route for route in routes.values() if _names_api(route.match)]
+        routes = {route.node.path: route for path in paths for route in self.matching_routes("GET", path)}
+        return [route for route in routes.values() if route.names_api]
 
     def matching_routes(self, method: str, path: str) -> list[GatewayRoute]:
         """The routes at which such a request may end, in any virtual host."""
@@ -215,27 +225,6 @@ def endpoints_of(cluster: Node) -> list[tuple[Node, Address]]:
     return [(node, address) for node in nodes if (address := of_endpoint(node)) is not None]
 
 
-def cluster_named(service: Node) -> str:
-    return service.get("envoy_grpc", "cluster_name").text
-
-
-def config_of(entry: Node) -> Node:
-    """The configuration of an HTTP filter, without a matcher around it."""
-    config = entry.get("typed_config")
-    return config.get("extension_config", "typed_config") if config.kind == "ExtensionWithMatcher" else config
-
-
-def is_enabled(entry: Node, override: Node) -> bool:
-    """Whether a filter works under its most specific override."""
-    nodes = (override, per_route(override)) if override else (entry,)
-    return not any(node.get("disabled").flag for node in nodes)
-
-
-def per_route(override: Node) -> Node:
-    """An override without the FilterConfig around it."""
-    return override.get("config") if override.kind == "FilterConfig" else override
-
-
 def chains_of(bootstrap: Node, clusters: Mapping[str, Node], listen: Address | None) -> tuple[HttpFilterChain, ...]:
     """The chains of a bootstrap.
 
@@ -243,16 +232,10 @@ def chains_of(bootstrap: Node, clusters: Mapping[str, Node], listen: Address | N
         listen: the sidecar's address; a filter that calls it is for memory, whatever its name.
     """
     managers = list(_managers(bootstrap))
-    entries = [entry for _, manager in managers for entry in manager.items("http_filters")]
-    processors = [entry for entry in entries if config_of(entry).kind == PROCESSOR]
-    memory = frozenset(entry.path for entry in _for_memory(processors, clusters, listen))
+    filters = [HttpFilter(entry=entry) for _, manager in managers for entry in manager.items("http_filters")]
+    processors = [each for each in filters if each.config.kind == PROCESSOR]
+    memory = frozenset(each.entry.path for each in _for_memory(processors, clusters, listen))
     return tuple(_chain(listener, manager, memory) for listener, manager in managers)
-
-
-def calls_sidecar(config: Node, clusters: Mapping[str, Node], listen: Address | None, *, surely: bool = False) -> bool:
-    """Whether an ext_proc filter's cluster leads to the sidecar's address."""
-    endpoints = endpoints_of(clusters.get(cluster_named(config.get("grpc_service")), Node(None)))
-    return listen is not None and any(reaches(address, listen, surely=surely) for _, address in endpoints)
 
 
 def _managers(bootstrap: Node) -> Iterator[tuple[Node, Node]]:
@@ -264,86 +247,50 @@ def _managers(bootstrap: Node) -> Iterator[tuple[Node, Node]]:
                     yield listener, manager
 
 
-def _for_memory(processors: Sequence[Node], clusters: Mapping[str, Node], listen: Address | None) -> Sequence[Node]:
-    """The memory filters: by names and addresses; else those whose address may be the sidecar's; else all.
+def _for_memory(
+    processors: Sequence[HttpFilter], clusters: Mapping[str, Node], listen: Address | None
+) -> Sequence[HttpFilter]:
+    """The memory filters: those with the name, or the cluster of one with it; else those that call the sidecar; else all.
 
-    Another processor may have a port of the same number on another host: where one filter is certain, an address that is
-    only possible does not count.
+    Where names tell, addresses do not count: another processor may have a port of the same number on another host.
     """
-    sure = {
-        each.path: cluster_named(config_of(each).get("grpc_service"))
-        for each in processors
-        if calls_sidecar(config_of(each), clusters, listen, surely=True)
-        or "memory" in f"{each.get('name').text} {cluster_named(config_of(each).get('grpc_service'))}".lower()
+    theirs = {each.cluster for each in processors if "memory" in f"{each.name} {each.cluster}".lower()} - {""}
+    called = {
+        name
+        for name, cluster in clusters.items()
+        if listen and any(reaches(address, listen) for _, address in endpoints_of(cluster))
     }
-    same = {name for name in sure.values() if name}
-    found = [
-        each for each in processors if each.path in sure or cluster_named(config_of(each).get("grpc_service")) in same
-    ]
-    return found or [each for each in processors if calls_sidecar(config_of(each), clusters, listen)] or processors
+    named = [each for each in processors if "memory" in each.name.lower() or each.cluster in theirs]
+    return named or [each for each in processors if each.cluster in called] or processors
 
 
 def _chain(listener: Node, manager: Node, memory_paths: frozenset[str]) -> HttpFilterChain:
-    filters = tuple(manager.items("http_filters"))
-    found = [(index, entry) for index, entry in enumerate(filters) if entry.path in memory_paths]
-    roles = _roles([entry for _, entry in found])
-    memory = tuple(
-        MemoryFilter(entry=entry, index=index, role=role) for (index, entry), role in zip(found, roles, strict=True)
-    )
+    filters = [HttpFilter(entry=entry, index=index) for index, entry in enumerate(manager.items("http_filters"))]
+    memory = [each for each in filters if each.entry.path in memory_paths]
+    for each, role in zip(memory, _roles(memory), strict=True):
+        filters[each.index] = replace(each, role=role)
     config = manager.get("route_config")
     hosts = tuple(
-        tuple(
-            _route(route, levels, memory) for route in host.items("routes") for levels in _levels(config, host, route)
-        )
+        tuple(_route((config, host, route), filters) for route in host.items("routes"))
         for host in config.items("virtual_hosts")
     )
-    return HttpFilterChain(listener=listener, manager=manager, filters=filters, memory=memory, hosts=hosts)
+    return HttpFilterChain(listener=listener, manager=manager, filters=tuple(filters), hosts=hosts)
 
 
-def _route(node: Node, levels: tuple[Node, ...], memory: Sequence[MemoryFilter]) -> GatewayRoute:
-    bare = GatewayRoute(node=node, levels=levels)
-    memory = [replace(each, overrides=tuple(bare.overrides_for(each.entry))) for each in memory]
-    return replace(bare, memory=tuple(memory))
+def _route(levels: tuple[Node, ...], filters: Sequence[HttpFilter]) -> GatewayRoute:
+    entries = [level.entries(_PER_FILTER) for level in levels]
+    given = [tuple(each[on.name] for each in entries if on.name in each) for on in filters]
+    here = tuple(replace(each, given=overrides) for each, overrides in zip(filters, given, strict=True))
+    return GatewayRoute(node=levels[-1], levels=levels, filters=here)
 
 
-def _roles(entries: Sequence[Node]) -> list[FilterRole]:
-    """The intended role of each filter; the checks tell whether it fulfils it."""
-    observing = [bool(config_of(entry).get("observability_mode").flag) for entry in entries]
+def _roles(filters: Sequence[HttpFilter]) -> list[FilterRole]:
+    """The intended role of each memory filter; the checks tell whether it fulfils it."""
+    observing = [bool(each.setting("observability_mode").flag) for each in filters]
     if observing == [False]:
-        return [FilterRole.BOTH if _reads_answers(config_of(entries[0])) else FilterRole.RECALL]
-    if len(entries) > 1 and len(set(observing)) == 1:
-        # All the same: one of them is misconfigured, and its name or its body mode tells which.
-        observing = [_sounds_like_retain(entry) for entry in entries]
+        reads_answers = not filters[0].setting("processing_mode") or filters[0].body_mode("response") != "NONE"
+        return [FilterRole.BOTH if reads_answers else FilterRole.RECALL]
+    if len(filters) > 1 and len(set(observing)) == 1:
+        # All the same: one of them is misconfigured, and its body mode tells which.
+        observing = [each.body_mode("request") == "STREAMED" for each in filters]
     return [FilterRole.RETAIN if each else FilterRole.RECALL for each in observing]
-
-
-def _sounds_like_retain(entry: Node) -> bool:
-    name = entry.get("name").text
-    if "retain" in name or "recall" in name:
-        return "retain" in name
-    return config_of(entry).get("processing_mode", "request_body_mode").choice(BODY_MODES) == "STREAMED"
-
-
-def _reads_answers(config: Node) -> bool:
-    mode = config.get("processing_mode")
-    return not mode or mode.get("response_body_mode").choice(BODY_MODES) != "NONE"
-
-
-def _levels(config: Node, host: Node, route: Node) -> Iterator[tuple[Node, ...]]:
-    """The levels of a route; once more for each weighted cluster that overrides a filter or removes headers."""
-    weighted = _weighted(route)
-    special = [each for each in weighted if each.get(_PER_FILTER) or each.get("request_headers_to_remove")]
-    if not special or len(special) < len(weighted):
-        yield config, host, route
-    for each in special:
-        yield config, host, route, each
-
-
-def _weighted(route: Node) -> list[Node]:
-    return route.get("route", "weighted_clusters").items("clusters")
-
-
-def _names_api(match: Node) -> bool:
-    if "memory" in match.get("safe_regex", "regex").text:
-        return True
-    return any(API_PATH in match.get(name).text for name in ("path_separated_prefix", "prefix", "path"))

@@ -11,14 +11,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from semrouter_memory.doctor.gateway import GatewayRoute, HttpFilterChain, config_of, is_enabled, per_route
+from semrouter_memory.doctor.gateway import GatewayRoute, HttpFilter, HttpFilterChain
 from semrouter_memory.doctor.matching import text_matches
 from semrouter_memory.doctor.node import Node
 
 _OPAQUE = frozenset({"ExtAuthz", "Lua", "Wasm", "DynamicModuleFilter", "ExternalProcessor", "Composite"})
 """Filters of which the configuration does not tell what headers they set; the Go filter's is named as others' are."""
 _GO = "envoy.extensions.filters.http.golang."
-AUTHENTICATORS = frozenset({"ApiKeyAuth", "JwtAuthentication", "BasicAuth"})
 _HEADER = re.compile(r"%(?:REQ|REQ_WITHOUT_QUERY|REQUEST_HEADER)\(([^):]*:?[^)]*)\)")
 """An operator that repeats request headers: `%REQ(first?second):length%`."""
 _FROM_REQUEST = re.compile(
@@ -28,13 +27,14 @@ _FROM_REQUEST = re.compile(
 _OPERATOR = re.compile(r"%[A-Z][A-Z0-9_]*(?:\([^)]*\))?(?::[0-9]+)?%")
 _SET_BY_ENVOY = "x-forwarded-client-cert"
 """Envoy writes it itself, after it verified the certificate."""
-_EARLY = -1
-"""The index of mutations that run before all filters."""
+EARLY = -1
 
 
 class Source(Enum):
     VERIFIED = auto()
     """An authenticating filter."""
+    CLAIM = auto()
+    """An authenticating filter that keeps a token's claims as dynamic metadata, which no header mutation removes."""
     MUTATION = auto()
     """A header mutation."""
     OPAQUE = auto()
@@ -49,16 +49,12 @@ class HeaderStep:
 
     Attributes:
         node: the filter; of a mutation, the header with its value, or the removal.
-        index: of the filter.
+        index: of the filter; EARLY for mutations that run before all filters.
     """
 
     source: Source
     node: Node
     index: int
-
-    @property
-    def is_early(self) -> bool:
-        return self.index == _EARLY
 
     @property
     def value(self) -> str:
@@ -70,57 +66,51 @@ class HeaderStep:
         return bool(self.value) and not _OPERATOR.search(self.value)
 
 
-def steps(
-    chain: HttpFilterChain, header: str, route: GatewayRoute | None = None, *, claims: bool = False
-) -> list[HeaderStep]:
+def steps(chain: HttpFilterChain, header: str, route: GatewayRoute, *, claims: bool = False) -> list[HeaderStep]:
     """All steps of a header in their order.
 
     Args:
-        route: None: by the filters' own configuration alone.
         claims: a token's claims in dynamic metadata count as a header that is set.
     """
     extensions = [entry.get("typed_config") for entry in chain.manager.items("early_header_mutation_extensions")]
     early = [mutation for config in extensions for mutation in config.items("mutations")]
-    found = [*_mutated(early, header, _EARLY)]
-    for index, entry in chain.others:
-        if route.runs(entry) if route else is_enabled(entry, Node(None)):
-            found += _in_filter(index, entry, header, route, claims=claims)
+    found = [*_mutated(early, header, EARLY)]
+    for each in route.filters:
+        if each.is_enabled and not each.role:
+            found += _in_filter(each, header, claims=claims)
     return found
 
 
-def _in_filter(
-    index: int, entry: Node, header: str, route: GatewayRoute | None, *, claims: bool
-) -> Iterator[HeaderStep]:
-    config = config_of(entry)
-    if is_opaque(entry):
-        if "memory" not in entry.get("name").text:
+def _in_filter(each: HttpFilter, header: str, *, claims: bool) -> Iterator[HeaderStep]:
+    config, entry, index = each.config, each.entry, each.index
+    if _is_opaque(each):
+        if "memory" not in each.name:
             yield HeaderStep(Source.OPAQUE, entry, index)
     elif config.kind == "HeaderMutation":
         # A route's own mutations follow the filter's, the most specific level's first.
-        overrides = [per_route(override) for override in reversed(route.overrides_for(entry))] if route else []
-        mutations = [each.get("mutations").items("request_mutations") for each in (config, *overrides)]
-        yield from _mutated([mutation for each in mutations for mutation in each], header, index)
-    elif header in _forwarded_to(config) or (claims and _keeps_claims(config)):
+        mutations = [part.get("mutations").items("request_mutations") for part in (config, *each.overrides)]
+        yield from _mutated([mutation for part in mutations for mutation in part], header, index)
+    elif claims and any(provider.get("payload_in_metadata").text for provider in _providers(config)):
+        yield HeaderStep(Source.CLAIM, entry, index)
+    elif header in _forwarded_to(config):
         yield HeaderStep(Source.VERIFIED, entry, index)
 
 
-def setters(
-    chain: HttpFilterChain, header: str, route: GatewayRoute | None = None, *, claims: bool = False
-) -> list[HeaderStep]:
+def setters(chain: HttpFilterChain, header: str, route: GatewayRoute, *, claims: bool = False) -> list[HeaderStep]:
     """The steps that set a header, without those that a removal in front of the memory filters undoes."""
     found: list[HeaderStep] = []
     for step in steps(chain, header, route, claims=claims):
         if step.source is not Source.REMOVAL:
             found.append(step)
         elif step.index < chain.first_memory:
-            found = [each for each in found if claims and _keeps_claims(config_of(each.node))]
+            found = [each for each in found if each.source is Source.CLAIM]
     return found
 
 
-def is_opaque(entry: Node) -> bool:
-    config = config_of(entry)
+def _is_opaque(each: HttpFilter) -> bool:
+    config = each.config
     if not config:
-        return bool(entry.get("config_discovery"))
+        return bool(each.entry.get("config_discovery"))
     return config.kind in _OPAQUE or config.type.startswith(_GO) or not config.type.startswith("envoy.")
 
 
@@ -134,32 +124,25 @@ def _forwarded_to(config: Node) -> set[str]:
     return {claim.get("header_name").text.lower() for claim in claims}
 
 
-def _keeps_claims(config: Node) -> bool:
-    return any(provider.get("payload_in_metadata").text for provider in _providers(config))
-
-
 def _providers(config: Node) -> Sequence[Node]:
     return [*config.entries("providers").values()] if config.kind == "JwtAuthentication" else []
 
 
-def is_from_client(chain: HttpFilterChain, step: HeaderStep, route: GatewayRoute | None) -> bool:
+def is_from_client(chain: HttpFilterChain, step: HeaderStep, route: GatewayRoute) -> bool:
     """Whether a mutation's value repeats what the client sends."""
-    if _FROM_REQUEST.search(step.value):
-        return True
+
+    def is_trusted(name: str) -> bool:
+        before = (each for each in setters(chain, name, route) if each.index < step.index)
+        return name == _SET_BY_ENVOY or any(each.source is not Source.MUTATION for each in before)
+
     read = [name.strip().lower() for found in _HEADER.findall(step.value) for name in found.split("?")]
-    return any(name != _SET_BY_ENVOY and not _is_set_before(chain, name, step.index, route) for name in read)
-
-
-def _is_set_before(chain: HttpFilterChain, header: str, index: int, route: GatewayRoute | None) -> bool:
-    found = setters(chain, header, route)
-    return any(each.index < index and each.source is not Source.MUTATION for each in found)
+    return bool(_FROM_REQUEST.search(step.value)) or not all(is_trusted(name) for name in read)
 
 
 def last_setter(chain: HttpFilterChain, header: str) -> HeaderStep | None:
     """The filter whose value is the user: the last one that is known to verify it, else the last that may."""
-    found = setters(chain, header)
-    of_source = ([each for each in found if each.source is source] for source in (Source.VERIFIED, Source.OPAQUE))
-    return next((each[-1] for each in of_source if each), None)
+    found = [each for each in setters(chain, header, chain.bare) if each.source in (Source.VERIFIED, Source.OPAQUE)]
+    return max(found, key=lambda each: (each.source is Source.VERIFIED, each.index), default=None)
 
 
 def removals(chain: HttpFilterChain, header: str, route: GatewayRoute) -> list[Node]:

@@ -5,7 +5,7 @@ are those behind it.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from semrouter_memory.doctor.node import Node
 
@@ -30,7 +30,7 @@ _TEXT_TESTS: dict[str, _PathTest] = {
 
 def text_matches(matcher: Node, text: str) -> bool | None:
     """Whether a StringMatcher takes the text."""
-    taken = _first_test(matcher, _TEXT_TESTS, text, str.lower if matcher.get("ignore_case").flag else str)
+    taken = _first_test(matcher, _TEXT_TESTS, text)
     return regex_matches(matcher.get("safe_regex"), text) if taken is None else taken
 
 
@@ -46,12 +46,8 @@ def regex_matches(matcher: Node, text: str) -> bool | None:
 
 def route_matches(match: Node, method: str, path: str) -> bool | None:
     """Whether a route takes a plain request, which is no upgrade."""
-    if not match:
-        return None
-    parts = [_path_matches(match, path), *(_header_matches(header, method) for header in match.items("headers"))]
-    if False in parts:
-        return False
-    return None if None in parts or any(match.get(name) for name in _CONDITIONS) else True
+    asks_for_more = any(match.get(name) for name in _CONDITIONS)
+    return _all([_path_matches(match, path), takes_headers(match, method), None if asks_for_more else True])
 
 
 def matching(entries: Iterable[Node], method: str, path: str) -> Iterator[Node]:
@@ -64,54 +60,38 @@ def matching(entries: Iterable[Node], method: str, path: str) -> Iterator[Node]:
             return
 
 
-def excludes_upgrades(match: Node) -> bool:
-    """Whether the route refuses requests that carry an `upgrade` header."""
-    for header in match.items("headers"):
-        present = header.get("present_match").flag
-        if header.get("name").text.lower() == "upgrade" and present is not None:
-            return present is _is_inverted(header)
-    return False
+def takes_headers(match: Node, method: str, *, upgrade: bool = False) -> bool | None:
+    """Whether the route takes a request with that method, and with an `upgrade` header or without."""
+    return _all([_header_matches(header, method, upgrade=upgrade) for header in match.items("headers")])
 
 
-def only_method(match: Node, method: str) -> bool:
-    """Whether the route takes that method and no other."""
-    return any(
-        header.get("name").text == ":method" and _exact(header) == method and not _is_inverted(header)
-        for header in match.items("headers")
-    )
+def _all(parts: Sequence[bool | None]) -> bool | None:
+    if False in parts:
+        return False
+    return None if None in parts else True
 
 
-def _first_test(matcher: Node, tests: dict[str, _PathTest], text: str, fold: Callable[[str], str]) -> bool | None:
+def _first_test(matcher: Node, tests: dict[str, _PathTest], text: str) -> bool | None:
     """The verdict of the only test that a matcher names; None when it names none of them."""
+    folds = matcher.get("ignore_case").flag or matcher.get("case_sensitive").flag is False
+    fold: Callable[[str], str] = str.lower if folds else str
     wanted = ((test, matcher.get(name)) for name, test in tests.items())
     return next((test(fold(text), fold(node.text)) for test, node in wanted if node), None)
 
 
 def _path_matches(match: Node, path: str) -> bool | None:
     """Whether a RouteMatch's path part takes a path without a query."""
-    taken = _first_test(match, _PATH_TESTS, path, str.lower if match.get("case_sensitive").flag is False else str)
+    taken = _first_test(match, _PATH_TESTS, path)
     if taken is None and not match.get("connect_matcher"):
         return regex_matches(match.get("safe_regex"), path)
     return bool(taken)
 
 
-def _header_matches(header: Node, method: str) -> bool | None:
-    name, present = header.get("name").text.lower(), header.get("present_match").flag
-    if name == ":method":
-        taken = present if present is not None else _method_matches(header, method)
-    else:
-        taken = not present if name == "upgrade" and present is not None else None
-    return None if taken is None else taken is not _is_inverted(header)
-
-
-def _method_matches(header: Node, method: str) -> bool | None:
-    exact = header.get("exact_match")
-    return exact.text == method if exact else text_matches(header.get("string_match"), method)
-
-
-def _exact(header: Node) -> str:
-    return header.get("string_match", "exact").text or header.get("exact_match").text
-
-
-def _is_inverted(header: Node) -> bool:
-    return bool(header.get("invert_match").flag)
+def _header_matches(header: Node, method: str, *, upgrade: bool) -> bool | None:
+    name, present, exact = header.get("name").text.lower(), header.get("present_match").flag, header.get("exact_match")
+    taken: bool | None = None
+    if present is not None and name in (":method", "upgrade"):
+        taken = present is (upgrade or name == ":method")
+    elif name == ":method":
+        taken = exact.text == method if exact else text_matches(header.get("string_match"), method)
+    return None if taken is None else taken is not bool(header.get("invert_match").flag)

@@ -5,7 +5,6 @@ A check reads a value as the type that it expects, in every spelling that Envoy 
 type is noted in `misread` and counts as missing, so that one mistyped field hides no other mistake.
 """
 
-import base64
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,16 +14,11 @@ from typing import Any, TypeVar
 _T = TypeVar("_T")
 
 _TYPE = "@type"
-_TYPED_STRUCTS = frozenset({"xds.type.v3.TypedStruct", "udpa.type.v1.TypedStruct"})
-"""Messages that hold the type of another message and its fields as a mapping."""
 _SWITCH = dict.fromkeys(("true", "t", "yes", "y", "on", "1"), True) | dict.fromkeys(
     ("false", "f", "no", "n", "off", "0"), False
 )
 _DURATION = re.compile(r"-?\d{1,12}(\.\d{1,9})?s")
 _NUMBER = re.compile(r"-?\d{1,20}(\.\d{1,20})?([eE][-+]?\d{1,2})?")
-_PLACEHOLDER = re.compile(r"\$\{|\{\{|^\$\w+$")
-_MAX_SHOWN_CHARS = 40
-_TO_STANDARD_BASE64 = str.maketrans("-_", "+/")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,7 +59,7 @@ class Node:
     def entries(self, name: str) -> dict[str, "Node"]:
         """The values of a map by their keys."""
         node = self.get(name)
-        return {str(key): self._child(value, keyed(node.path, str(key))) for key, value in node.fields.items()}
+        return {str(key): self._child(value, f'{node.path}["{key}"]') for key, value in node.fields.items()}
 
     @property
     def fields(self) -> dict[Any, Any]:
@@ -112,23 +106,13 @@ class Node:
         fits = _DURATION.fullmatch(str(self.value))
         return self._read(float(str(self.value)[:-1]) if fits else None, 'a duration in seconds, such as "1.5s"')
 
-    @property
-    def decoded(self) -> str:
-        """The text that base64 stands for, with or without its padding, in either of its alphabets."""
-        text = self.text.rstrip("=").translate(_TO_STANDARD_BASE64)
-        try:
-            return base64.b64decode(text + "=" * (-len(text) % 4), validate=True).decode("utf-8", "replace")
-        except ValueError:
-            self._note("base64 text")
-            return ""
-
     def choice(self, names: Sequence[str]) -> str:
         """A value of an enumeration, by its name in any case or by its number; the first name when it is missing."""
         numbered = {str(number): name for number, name in enumerate(names)} | {name: name for name in names}
         return self._read(numbered.get(str(self.value).upper()), f"one of {', '.join(names)}") or names[0]
 
     def _child(self, value: Any, path: str) -> "Node":
-        return Node(_untyped(value), path, self.misread)
+        return Node(value, path, self.misread)
 
     def _read(self, found: _T | None, needed: str) -> _T | None:
         if found is None and self:
@@ -136,31 +120,10 @@ class Node:
         return found
 
     def _note(self, needed: str) -> None:
-        filled = _PLACEHOLDER.search(self.value) if isinstance(self.value, str) else None
-        hint = "; fill placeholders in before (envsubst)" if filled else ""
-        self.misread[self.path] = f"needs {needed}, has {_shown(self.value)}{hint}"
-
-
-def keyed(path: str, key: str) -> str:
-    """The path of a map's entry; keys may hold dots."""
-    return f'{path}["{key}"]'
+        """The value itself may be a secret."""
+        self.misread[self.path] = f"needs {needed}"
 
 
 def first(nodes: Sequence[Node]) -> Node:
     """The first node that is not missing; the last of them when all are."""
     return next((node for node in nodes if node), nodes[-1])
-
-
-def _untyped(value: Any) -> Any:
-    """The content of a TypedStruct, as if it stood there itself."""
-    if not isinstance(value, dict) or str(value.get(_TYPE)).rpartition("/")[2] not in _TYPED_STRUCTS:
-        return value
-    content = value.get("value") or {}
-    return {**content, _TYPE: value.get("type_url", value.get("typeUrl"))} if isinstance(content, dict) else value
-
-
-def _shown(value: Any) -> str:
-    """A short look at a value; a long text may be a secret or a certificate."""
-    if isinstance(value, dict | list):
-        return "a mapping" if isinstance(value, dict) else "a list"
-    return ascii(str(value)) if len(str(value)) <= _MAX_SHOWN_CHARS else "text"

@@ -151,7 +151,7 @@ async def _collection(context: CheckContext, uri: str) -> list[Finding]:
 
 
 async def _eviction(context: CheckContext) -> list[Finding]:
-    from semrouter_memory.turn_log.redis.connection import RedisConnection  # noqa: PLC0415 - loads Redis' library
+    from semrouter_memory.databases.redis_connection import RedisConnection  # noqa: PLC0415 - loads Redis' library
 
     connection = RedisConnection(context.config.memory.redis)
     evicts = False

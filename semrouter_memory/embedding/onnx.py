@@ -8,16 +8,17 @@ requests a second are gone.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Event
-from typing import Any, Literal, Self, TypeVar
+from threading import Event, Lock
+from typing import Any, Literal, Self, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import onnxruntime
+from cachetools import LRUCache
 from tokenizers import Tokenizer
 
 from semrouter_memory.config import EmbeddingConfig
@@ -42,6 +43,12 @@ _BEGINNING_SECONDS = 0.0005
 """How long a caller waits until an idle thread has begun: a thread needs the interpreter for that, and gets it only when this one
 waits. Without it the query is embedded after all else that is found out about the request, and not at the same time."""
 
+_RECENT = 512
+"""Texts whose vectors are kept (1.5 KB each): what a request asked with, the worker that learns from it embeds again. A
+request embeds its own query always, so that what it takes does not depend on what was said before.
+"""
+_Read: TypeAlias = tuple[Vector, bool]
+"""A text's vector, and whether its end was cut off."""
 _INTEGERS = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
 
 
@@ -65,7 +72,9 @@ class OnnxEmbedder:
         self._tokens = tokens
         self._fingerprint = fingerprint
         self._truncated = truncated
-        self._queries: set[Future[Vector]] = set()
+        self._queries: set[Future[_Read]] = set()
+        self._recent: LRUCache[str, _Read] = LRUCache(_RECENT)
+        self._recent_lock = Lock()
         self._query_thread = ThreadPoolExecutor(1, "embed-query")
         self._passage_thread = ThreadPoolExecutor(1, "embed-passage")
 
@@ -106,9 +115,9 @@ class OnnxEmbedder:
     async def embed_query(self, text: str) -> Vector:
         text, begun = self._config.query_prefix + text, Event()
 
-        def embed() -> Vector:
+        def embed() -> _Read:
             begun.set()
-            return self._embed(text)
+            return self._read(text)
 
         is_idle = not self._queries
         with _embedding_errors():
@@ -118,14 +127,22 @@ class OnnxEmbedder:
             embedding.add_done_callback(self._queries.discard)
             if is_idle:
                 begun.wait(_BEGINNING_SECONDS)
-            return await asyncio.wrap_future(embedding)
+            read = await asyncio.wrap_future(embedding)
+        self._remember({text: read})
+        return read[0]
 
     async def embed_passages(self, texts: Sequence[str]) -> list[Vector]:
         prefixed = [self._config.passage_prefix + text for text in texts]
-        read = await _in_thread(self._passage_thread, lambda: [self._read(text) for text in prefixed])
-        if self._truncated is not None and (count := sum(cut for _, cut in read)):
+        with self._recent_lock:
+            read = {text: self._recent[text] for text in prefixed if text in self._recent}
+        new = [text for text in dict.fromkeys(prefixed) if text not in read]
+        if new:
+            found = await _in_thread(self._passage_thread, lambda: {text: self._read(text) for text in new})
+            read |= found
+            self._remember(found)
+        if self._truncated is not None and (count := sum(read[text][1] for text in prefixed)):
             self._truncated(count)
-        return [vector for vector, _ in read]
+        return [read[text][0] for text in prefixed]
 
     def count_tokens(self, text: str) -> int:
         """Tokens of the whole text, without the special ones and without cutting."""
@@ -142,11 +159,11 @@ class OnnxEmbedder:
         with _embedding_errors():
             return self._tokens.count(prefix + text) - (self._tokens.count(prefix) if prefix else 0)
 
-    def _embed(self, text: str) -> Vector:
-        return self._read(text)[0]
+    def _remember(self, read: Mapping[str, _Read]) -> None:
+        with self._recent_lock:
+            self._recent.update(read)
 
-    def _read(self, text: str) -> tuple[Vector, bool]:
-        """The text's vector, and whether its end was cut off."""
+    def _read(self, text: str) -> _Read:
         ids, cut = self._tokens.ids(text)
         return self._model.vector(ids), cut
 

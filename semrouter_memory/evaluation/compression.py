@@ -31,8 +31,9 @@ from semrouter_memory.exchange.events import (
     ResponseHeaders,
 )
 from semrouter_memory.exchange.exchange import Exchange
-from semrouter_memory.exchange.policy import ExchangeSettings, RouteSettings
+from semrouter_memory.exchange.policy import RouteSettings
 from semrouter_memory.exchange.replies import NeedRecall, ReplaceBody
+from semrouter_memory.exchange.turns import ExchangeSettings
 from semrouter_memory.model import RecallResult, Scope, SessionKey
 
 LENGTHS = (20, 50, 100, 200, 1000)
@@ -136,7 +137,7 @@ class CompressionRun:
         """The retain filter's exchange of one turn."""
         exchange = Exchange(self._settings, RouteSettings(), self._clock.now())
         choice = {"index": 0, "message": {"role": "assistant", "content": answer}, "finish_reason": "stop"}
-        exchange.receive(_headers(scope, _RETAIN, request_id=f"{scope.user_id}-{number}"))
+        exchange.receive(_headers(scope, _RETAIN, request_id=f"{scope.owner_id}-{number}"))
         exchange.receive(RequestBody(_body(messages), end_of_stream=True))
         exchange.receive(ResponseHeaders(Headers([(":status", "200"), ("content-type", "application/json")])))
         exchange.receive(ResponseBody(orjson.dumps({"id": f"c-{number}", "choices": [choice]}), end_of_stream=True))
@@ -166,7 +167,7 @@ def _headers(scope: Scope, protocol: Protocol, *, request_id: str) -> RequestHea
     pairs = [
         (":method", "POST"),
         (":path", "/v1/chat/completions"),
-        ("x-authz-user-id", scope.user_id),
+        ("x-authz-user-id", scope.owner_id),
         ("x-request-id", request_id),
     ]
     return RequestHeaders(Headers(pairs), protocol=protocol)

@@ -90,7 +90,7 @@ class ConversationsRun:
         """Play every turn, end the session, and judge the memories."""
         self._played += 1
         scope, woken, observer = Scope(f"conversation-{self._played}"), list[SessionKey](), FailureRecorder()
-        session = f"session-of-{scope.user_id}"
+        session = f"session-of-{scope.owner_id}"
         store = InMemoryStore(dimension=self._adapters.embedder.dimension)
         adapters = replace(self._adapters, store=store, writer=store, observer=observer)
         retainer = pipelines.retainer(self._config, adapters, self._models, wake=woken.append)

@@ -209,7 +209,7 @@ class EndToEndRun:
         self._users += 1
         scope = Scope(f"user-{self._users}")
         for number, session in enumerate(user.sessions):
-            name = f"{scope.user_id}-session-{number}"
+            name = f"{scope.owner_id}-session-{number}"
             self._clock.time = session.at
             for turn in session.turns:
                 self._retainer.intake.accept(turn_of(scope, name, turn, at=self._clock.now()))

@@ -121,7 +121,7 @@ class LifecycleRun:
         log = adapters.turn_log
         turns = [turn_of(scope, session, CaseTurn(each.content, "Noted."), at=each.observed_at) for each in candidates]
         appended = [
-            log.append(replace(turn, request_id=f"{scope.user_id}-{number}"), remember=False)
+            log.append(replace(turn, request_id=f"{scope.owner_id}-{number}"), remember=False)
             for number, turn in enumerate(turns)
         ]
         claim = await log.claim(scope, appended[0].session_id, lease=_LEASE, context=0)

@@ -21,11 +21,11 @@ from semrouter_memory.events import Event, ExchangeFailed, ExtractionFinished, T
 from semrouter_memory.model import Scope, SessionHints, SessionKey, Turn
 from semrouter_memory.ports import Embedder
 from semrouter_memory.retain.pipeline import Retainer
+from semrouter_memory.state.in_process import InProcessOwnerLocks, InProcessOwnerVersions
+from semrouter_memory.state.sqlite import SqliteStateStore
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.store.milvus import MilvusStore
-from semrouter_memory.turn_log.in_process import InProcessOwnerLocks, InProcessOwnerVersions
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
-from semrouter_memory.turn_log.sqlite.state import SqliteStateStore
 
 _NOWHERE = {"uri": None, "address": None, "token": None, "token_file": None}
 """Without these settings, the store is a file in the data directory."""

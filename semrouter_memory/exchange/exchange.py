@@ -28,12 +28,13 @@ from semrouter_memory.exchange.events import (
     ResponseHeaders,
     ResponseTrailers,
 )
-from semrouter_memory.exchange.identity import authenticated_user, scope_of
-from semrouter_memory.exchange.policy import ExchangeSettings, RouteSettings, opted_out, policy_for, signals
+from semrouter_memory.exchange.identity import Requester, requester_of, scope_of
+from semrouter_memory.exchange.policy import RouteSettings, opted_out, other_owners, policy_for, signals
 from semrouter_memory.exchange.replies import Continue, NeedRecall, ReplaceBody, Reply, Silence, Step, StreamBody
 from semrouter_memory.exchange.states import State, StateTrigger, follow
 from semrouter_memory.exchange.tool_results import shortened
 from semrouter_memory.exchange.turns import (
+    ExchangeSettings,
     TurnSource,
     compressible,
     may_be_compressed,
@@ -69,7 +70,7 @@ class Exchange:
         self._protocol = Protocol()
         self._headers = Headers([])
         self._codec: Codec | None = None
-        self._user = ""
+        self._requester = Requester("")
         self._chunks: list[bytes] = []
         self._size = 0
         self._body_ended = False
@@ -170,12 +171,11 @@ class Exchange:
         if event.protocol.request_body is BodyMode.STREAMED and not event.protocol.observing:
             # Each chunk would have to be let go before the body is whole.
             return Reason.UNSUITABLE_BODY_MODE
-        user = authenticated_user(headers, event.metadata, identity)
-        if isinstance(user, Reason):
-            return user
-        if not user and not identity.trust_body:
-            return Reason.NO_IDENTITY
-        self._user = user
+        route = self._route
+        requester = requester_of(headers, event.metadata, identity, organisation=route.organisation, agent=route.agent)
+        if isinstance(requester, Reason):
+            return requester
+        self._requester = requester
         return None
 
     def _request_body(self, event: RequestBody) -> Step:
@@ -205,7 +205,7 @@ class Exchange:
         except BodyError:
             return self._unparsed(ended=ended)
         self.unreadable += parsed.settings.unreadable
-        scope = scope_of(self._user, parsed.settings, self._settings.memory.identity)
+        scope = scope_of(self._requester.user, parsed.settings, self._settings.memory.identity)
         if isinstance(scope, Reason):
             return self._go_without(scope)
         return self._decided(scope, parsed)
@@ -245,6 +245,7 @@ class Exchange:
             signals(self._headers, memory.signals),
             has_place=self._required_codec.has_place(parsed, self._position),
             shortened=found.results if found else None,
+            others=other_owners(self._requester.others, memory.recall, self._route, parsed.settings),
         )
         if may_be_compressed(parsed, items, compression) and self._has_place_for_state(parsed):
             self._outline = self._required_codec.outline(parsed)

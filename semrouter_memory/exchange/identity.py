@@ -1,11 +1,12 @@
-"""The user of a request. Without an identity, or with contradicting ones, the request passes without memory."""
+"""Whose memories a request is about. Without an identity, or with contradicting ones, the request passes without memory."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from semrouter_memory.codec.base import BodySettings
 from semrouter_memory.config import IdentityConfig
 from semrouter_memory.exchange.events import Headers
-from semrouter_memory.model import Json, Reason, Scope
+from semrouter_memory.model import Json, OwnerKind, Reason, Scope
 
 
 def authenticated_user(headers: Headers, metadata: Mapping[str, Json], config: IdentityConfig) -> str | Reason:
@@ -14,9 +15,61 @@ def authenticated_user(headers: Headers, metadata: Mapping[str, Json], config: I
     Returns:
         The id; "" without an authenticated user; a reason when the id cannot be trusted (sent twice, malformed).
     """
-    ids = list(_claims(metadata, config)) if config.jwt_claim else []
+    return _verified(headers, metadata, config, config.user_header, config.jwt_claim)
+
+
+@dataclass(frozen=True, slots=True)
+class Requester:
+    """Who asks, as Envoy's filters say.
+
+    Attributes:
+        user: "" where only the body may say it.
+        others: the organisation and the agent, where there are any.
+    """
+
+    user: str
+    others: tuple[Scope, ...] = ()
+
+
+def requester_of(
+    headers: Headers, metadata: Mapping[str, Json], config: IdentityConfig, *, organisation: str = "", agent: str = ""
+) -> Requester | Reason:
+    """Who asks, or why that is not known.
+
+    Args:
+        organisation: the route's, for a request that names none; "" for none.
+        agent: the same.
+    """
+    user = authenticated_user(headers, metadata, config)
+    if isinstance(user, Reason):
+        return user
+    if not user and not config.trust_body:
+        return Reason.NO_IDENTITY
+    scopes = []
+    for kind, header, claim, of_route in (
+        (OwnerKind.ORGANISATION, config.organisation_header, config.organisation_claim, organisation),
+        (OwnerKind.AGENT, config.agent_header, config.agent_claim, agent),
+    ):
+        found = _verified(headers, metadata, config, header, claim) or of_route
+        if isinstance(found, Reason) or (found and not is_acceptable_id(found, config)):
+            return Reason.BAD_IDENTITY
+        if found:
+            scopes.append(Scope(found, kind=kind))
+    return Requester(user, tuple(scopes))
+
+
+def administered(headers: Headers, config: IdentityConfig) -> Scope | None:
+    """The organisation that the user administers, as a filter named it."""
+    found = _verified(headers, {}, config, config.organisation_admin_header, None)
+    return Scope(found, kind=OwnerKind.ORGANISATION) if found and not isinstance(found, Reason) else None
+
+
+def _verified(
+    headers: Headers, metadata: Mapping[str, Json], config: IdentityConfig, header: str, claim: str | None
+) -> str | Reason:
+    ids = list(_claims(metadata, config.jwt_namespace, claim)) if claim else []
     if not ids:
-        ids = list(headers.all(config.user_header))
+        ids = list(headers.all(header))
     if not ids:
         return ""
     # Two values mean that somebody added one to what the authenticating filter wrote.
@@ -36,7 +89,7 @@ def scope_of(user: str, body: BodySettings, config: IdentityConfig) -> Scope | R
     project = body.project_id or ""
     if project and not is_acceptable_id(project, config):
         return Reason.BAD_IDENTITY
-    return Scope(user_id=user, project_id=project)
+    return Scope(user, project)
 
 
 def is_acceptable_id(value: str, config: IdentityConfig) -> bool:
@@ -57,11 +110,11 @@ def _encodable(value: str) -> bool:
     return True
 
 
-def _claims(metadata: Mapping[str, Json], config: IdentityConfig) -> Iterator[str]:
+def _claims(metadata: Mapping[str, Json], name: str, claim_name: str) -> Iterator[str]:
     """The claim in the JWT filter's metadata: at its top, or inside the payload it names (`payload_in_metadata`)."""
-    namespace = metadata.get(config.jwt_namespace)
+    namespace = metadata.get(name)
     if not isinstance(namespace, Mapping):
         return
     for payload in (namespace, *namespace.values()):
-        if isinstance(payload, Mapping) and isinstance(claim := payload.get(config.jwt_claim), str):
+        if isinstance(payload, Mapping) and isinstance(claim := payload.get(claim_name), str):
             yield claim

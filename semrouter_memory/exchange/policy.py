@@ -6,25 +6,11 @@ from typing import TypeVar
 
 from semrouter_memory.codec.base import BodySettings
 from semrouter_memory.codec.settings import SWITCH, Governs, governed_by, route_values
-from semrouter_memory.config import IdentityConfig, MemoryConfig, SignalsConfig
+from semrouter_memory.config import IdentityConfig, MemoryConfig, RecallConfig, SignalsConfig
 from semrouter_memory.exchange.events import Headers
-from semrouter_memory.model import MemoryType, Position, Reason, RecallOptions, Signals
+from semrouter_memory.model import MemoryType, OtherOwner, OwnerKind, Position, Reason, RecallOptions, Scope, Signals
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class ExchangeSettings:
-    """What every exchange of this process shares.
-
-    Attributes:
-        max_body_bytes: bound on a request body, also while it is collected from chunks.
-        max_answer_bytes: bound on an answer, decoded.
-    """
-
-    memory: MemoryConfig
-    max_body_bytes: int
-    max_answer_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +28,12 @@ class RouteSettings:
     memory_types: frozenset[MemoryType] | None = None
     position: Position | None = None
     tool_result_tokens: int | None = None
+    organisation: str = ""
+    agent: str = ""
+    organisation_limit: int | None = None
+    organisation_share: float | None = None
+    agent_limit: int | None = None
+    agent_share: float | None = None
     unreadable: tuple[str, ...] = ()
 
 
@@ -93,6 +85,31 @@ def policy_for(file: MemoryConfig, route: RouteSettings, body: BodySettings, *, 
     elif off is Governs.BOTH:
         refusal = Reason.UNREADABLE_SETTING
     return Policy(refusal, auto_store and Governs.WRITING not in off, options)
+
+
+def other_owners(
+    scopes: Iterable[Scope], file: RecallConfig, route: RouteSettings, body: BodySettings
+) -> tuple[OtherOwner, ...]:
+    """How much of each owner's memories this request may see: a route says more or less, a body only less."""
+    others = []
+    for scope in scopes:
+        is_agent = scope.kind is OwnerKind.AGENT
+        configured = file.agent if is_agent else file.organisation
+        limits = (
+            (route.agent_limit, body.agent_limit) if is_agent else (route.organisation_limit, body.organisation_limit)
+        )
+        shares = (
+            (route.agent_share, body.agent_share) if is_agent else (route.organisation_share, body.organisation_share)
+        )
+        limit, share = _lowered(configured.limit, *limits), _lowered(configured.budget_share, *shares)
+        if limit and share:
+            others.append(OtherOwner(scope, int(min(limit, file.max_limit)), share))
+    return tuple(others)
+
+
+def _lowered(configured: float, route: float | None, body: float | None) -> float:
+    allowed = configured if route is None else route
+    return allowed if body is None else min(allowed, body)
 
 
 def opted_out(headers: Headers, config: IdentityConfig) -> bool:

@@ -22,6 +22,7 @@ from semrouter_memory.exchange.policy import ends_session
 from semrouter_memory.model import (
     Json,
     Message,
+    OtherOwner,
     RecallOptions,
     RecallRequest,
     Role,
@@ -38,6 +39,20 @@ MAX_ITEMS_BYTES = 256 * 1024
 
 _LOOP_KEY_HISTORY = 2
 """Messages before the turn that tell two turns with the same words apart: the last exchange is enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeSettings:
+    """What every exchange of this process shares.
+
+    Attributes:
+        max_body_bytes: bound on a request body, also while it is collected from chunks.
+        max_answer_bytes: bound on an answer, decoded.
+    """
+
+    memory: MemoryConfig
+    max_body_bytes: int
+    max_answer_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +98,7 @@ def recall_request(
     *,
     has_place: bool = True,
     shortened: ShortenedResults | None = None,
+    others: tuple[OtherOwner, ...] = (),
 ) -> RecallRequest:
     return RecallRequest(
         scope=scope,
@@ -97,6 +113,7 @@ def recall_request(
         model=parsed.model,
         has_place=has_place,
         shortened=shortened,
+        others=others,
     )
 
 

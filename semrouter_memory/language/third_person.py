@@ -68,8 +68,14 @@ def to_third_person(query: str) -> str:
 
 
 def embedded_text(memory: Memory | Candidate) -> str:
-    """What of a memory the model embeds: a statement as it is, a quote with its context, in the voice of statements."""
-    return to_third_person(memory.searched) if memory.form == "quote" else memory.content
+    """What of a memory the model embeds: a statement as it is, a quote or passage with its context, a quote as statements are said."""
+    match memory.form:
+        case "quote":
+            return to_third_person(memory.searched)
+        case "passage":
+            return memory.searched
+        case "statement":
+            return memory.content
 
 
 def is_personal(query: str) -> bool:

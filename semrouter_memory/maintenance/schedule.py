@@ -106,7 +106,7 @@ class MaintenanceScheduler:
         """Memories of this owner were written: check the owner soon. Quick, never raises."""
         wanted = has_quota(self._config) or self._consolidator is not None
         if wanted and len(self._changed) < MAX_CHANGED:
-            self._changed[scope.user_id] = None
+            self._changed[scope.owner] = None
 
     async def flush(self) -> None:
         """Write the access counts; those that cannot be written wait."""
@@ -154,14 +154,14 @@ class MaintenanceScheduler:
             return
         changed, self._changed = self._changed, {}
         run = MaintenanceRun()
-        for user_id in list(changed):
-            del changed[user_id]
+        for owner in list(changed):
+            del changed[owner]
             try:
-                await self._maintain(Scope(user_id), run)
+                await self._maintain(Scope.of_owner(owner), run)
             except UnavailableError as error:
                 run.failed(error)
                 # Retried later, after the others.
-                self._changed = {**changed, **self._changed, user_id: None}
+                self._changed = {**changed, **self._changed, owner: None}
                 break
             except Exception as error:  # noqa: BLE001 - one owner's data must not keep maintenance from the others
                 run.bugs.append(error)
@@ -171,7 +171,7 @@ class MaintenanceScheduler:
             self._observer.observe(MaintenanceFinished(report))
 
     async def _maintain(self, scope: Scope, run: MaintenanceRun) -> None:
-        if self._consolidator is not None and scope.user_id not in self._consolidated:
+        if self._consolidator is not None and scope.owner not in self._consolidated:
             await self._consolidate(scope, run)
         if has_quota(self._config):
             await self._sweeper.enforce(scope, run)
@@ -182,14 +182,14 @@ class MaintenanceScheduler:
             return False
         try:
             if await self._consolidator.consolidate(scope, run):
-                self._consolidated.add(scope.user_id)
+                self._consolidated.add(scope.owner)
         except UnavailableError as error:
             run.failed(error)
             return not isinstance(error, StoreUnavailableError)
         except Exception as error:  # noqa: BLE001 - same; the quota is enforced all the same
             run.bugs.append(error)
             # Not retried before the next sweep.
-            self._consolidated.add(scope.user_id)
+            self._consolidated.add(scope.owner)
         return True
 
     def _report_bugs(self, bugs: Sequence[BaseException]) -> None:

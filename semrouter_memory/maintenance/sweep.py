@@ -125,13 +125,14 @@ class Sweeper:
                     if number % _YIELD_EVERY == 0:
                         # Requests are answered in the same loop.
                         await asyncio.sleep(0)
-                    user_id = memory.scope.user_id
-                    if (tally := tallies.get(user_id)) is None:
-                        tally = tallies[user_id] = OwnerTally(Scope(user_id), await self._tombstones(user_id, run))
+                    owner = memory.scope.owner
+                    scope = memory.scope.in_project("")
+                    if (tally := tallies.get(owner)) is None:
+                        tally = tallies[owner] = OwnerTally(scope, await self._tombstones(scope, run))
                     try:
                         self._add(tally, memory, now)
                     except Exception as error:  # noqa: BLE001 - one owner's data must not keep maintenance from the others
-                        broken[user_id] = error
+                        broken[owner] = error
                 run.memories += len(batch)
         except StoreUnavailableError as error:
             # Half a collection proves nothing.
@@ -139,11 +140,11 @@ class Sweeper:
             return []
         run.owners = len(tallies)
         run.bugs += broken.values()
-        return [tally for user_id, tally in tallies.items() if user_id not in broken]
+        return [tally for owner, tally in tallies.items() if owner not in broken]
 
-    async def _tombstones(self, user_id: str, run: MaintenanceRun) -> Tombstones | None:
+    async def _tombstones(self, scope: Scope, run: MaintenanceRun) -> Tombstones | None:
         try:
-            return await self._turn_log.tombstones(Scope(user_id))
+            return await self._turn_log.tombstones(scope)
         except TurnLogError as error:
             run.failed(error)
             return None

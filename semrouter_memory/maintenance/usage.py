@@ -55,11 +55,11 @@ class UsageCounter:
         """
         waiting, self._waiting, self._count = self._waiting, {}, 0
         while waiting:
-            user_id, noted = waiting.popitem()
+            owner, noted = waiting.popitem()
             try:
-                await self._write(Scope(user_id), noted)
+                await self._write(Scope.of_owner(owner), noted)
             except BaseException:
-                waiting[user_id] = noted
+                waiting[owner] = noted
                 self._put_back(waiting)
                 raise
 
@@ -88,12 +88,12 @@ class UsageCounter:
                 self._add(memory, count, noted.at)
 
     def _add(self, memory: Memory, count: int, at: datetime) -> None:
-        noted = self._waiting.get(memory.scope.user_id)
+        noted = self._waiting.get(memory.scope.owner)
         known = noted.uses.get(memory.id) if noted else None
         if known is None and self._count >= MAX_NOTED:
             return
         if noted is None:
-            noted = self._waiting[memory.scope.user_id] = _Noted(at)
+            noted = self._waiting[memory.scope.owner] = _Noted(at)
         if known is None:
             self._count += 1
         noted.uses[memory.id] = (memory, count + (known[1] if known else 0))

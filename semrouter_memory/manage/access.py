@@ -11,17 +11,18 @@ from typing import Annotated, Any, get_origin
 from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.dependencies.models import Dependant
 
-from semrouter_memory.codec.base import BodySettings
 from semrouter_memory.config import IdentityConfig
-from semrouter_memory.errors import InvalidRequestError
+from semrouter_memory.errors import InvalidRequestError, NotFoundError
 from semrouter_memory.exchange.events import Headers
-from semrouter_memory.exchange.identity import authenticated_user, scope_of
+from semrouter_memory.exchange.identity import administered, authenticated_user, is_acceptable_id
 from semrouter_memory.manage.exception_handlers import unauthenticated
 from semrouter_memory.manage.schemas import ErrorJson
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.model import Reach, Reason, Scope
 
 PREFIX = "/v1/memory"
+OWNER = "owner"
+"""The query parameter that names another owner than the user."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,31 +30,34 @@ class Access:
     """What the routes work with.
 
     Attributes:
-        user_of: the user that a request acts for; raises an `HTTPException` when there is none.
-        user_parameters: query parameters that `user_of` reads.
+        owner_of: the owner that a request acts for; raises an `HTTPException` when there is none.
+        owner_parameters: query parameters that `owner_of` reads.
     """
 
     service: MemoryService
     identity: IdentityConfig
-    user_of: Callable[[Request], str]
-    user_parameters: frozenset[str] = frozenset()
+    owner_of: Callable[[Request], Scope]
+    owner_parameters: frozenset[str] = frozenset({OWNER})
 
-    def scope(self, user: str, project: str | None) -> Scope:
-        """The scope of a user, in a project where one is named.
+    def scope(self, owner: Scope, project: str | None) -> Scope:
+        """The scope of an owner, in a project where one is named.
 
         Raises:
             InvalidRequestError: no project can be called like that.
         """
-        scope = scope_of(user, BodySettings(project_id=project), self.identity)
-        if isinstance(scope, Reason):
+        if project and not is_acceptable_id(project, self.identity):
             raise InvalidRequestError("project_id is too long or not printable", field="project_id")
-        return scope
+        return owner.in_project(project or "")
 
 
-def user_in_header(identity: IdentityConfig) -> Callable[[Request], str]:
-    """The user that Envoy's filters authenticated, read as the memory filter reads it."""
+def owner_in_header(identity: IdentityConfig) -> Callable[[Request], Scope]:
+    """The user that Envoy's filters authenticated, read as the memory filter reads it; or the organisation in `owner`.
 
-    def user_of(request: Request) -> str:
+    Raises:
+        NotFoundError: for an owner that is neither the user nor the organisation that the user administers.
+    """
+
+    def owner_of(request: Request) -> Scope:
         raw = request.headers.raw
         fields = [(name.decode("latin-1"), value.decode("utf-8", "surrogateescape")) for name, value in raw]
         user = authenticated_user(Headers(fields), {}, identity)
@@ -61,9 +65,27 @@ def user_in_header(identity: IdentityConfig) -> Callable[[Request], str]:
             raise unauthenticated("the identity is malformed or given twice", user.value)
         if not user:
             raise unauthenticated("no authenticated user: a filter in front must set one", Reason.NO_IDENTITY)
-        return user
+        named = request.query_params.get(OWNER)
+        allowed = (Scope(user), administered(Headers(fields), identity))
+        if named is None:
+            return Scope(user)
+        for scope in allowed:
+            if scope is not None and scope.owner == named:
+                return scope
+        raise NotFoundError("no such owner")
 
-    return user_of
+    return owner_of
+
+
+def named_owner(owner: str, identity: IdentityConfig) -> Scope:
+    """The owner that an operator names. Raises: InvalidRequestError."""
+    try:
+        scope = Scope.of_owner(owner)
+    except ValueError:
+        scope = Scope("")
+    if not is_acceptable_id(scope.owner_id, identity):
+        raise InvalidRequestError("must be user:, org:, agent: or session: and an id", field=OWNER)
+    return scope
 
 
 def access_of(request: Request) -> Access:
@@ -72,14 +94,23 @@ def access_of(request: Request) -> Access:
     return access
 
 
-def _user(request: Request, access: Annotated[Access, Depends(access_of)]) -> str:
-    return access.user_of(request)
+def _owner(request: Request, access: Annotated[Access, Depends(access_of)]) -> Scope:
+    return access.owner_of(request)
+
+
+def describe_owner(
+    owner: Annotated[
+        str | None,
+        Query(description="Another owner: `org:acme`, for the organisation's administrators. Without it the user."),
+    ] = None,
+) -> None:
+    """Puts the parameter into the description; `Access.owner_of` reads it."""
 
 
 def _query_parameters(dependant: Dependant, access: Access) -> Iterator[tuple[str, bool]]:
     """The query parameters that a route declares, and whether each may be repeated."""
-    if dependant.call is _user:
-        yield from dict.fromkeys(access.user_parameters, False).items()
+    if dependant.call is _owner:
+        yield from dict.fromkeys(access.owner_parameters, False).items()
     for each in dependant.query_params:
         kind = each.field_info.annotation
         yield each.alias, any(get_origin(part) is list for part in (kind, *getattr(kind, "__args__", ())))
@@ -130,7 +161,7 @@ def ndjson_body(*kinds: str) -> dict[str, Any]:
 
 
 NDJSON = "application/x-ndjson"
-User = Annotated[str, Depends(_user)]
+Owner = Annotated[Scope, Depends(_owner)]
 Api = Annotated[Access, Depends(access_of)]
 MemoryId = Annotated[str, Path(description="The memory's id.", examples=["mem_01890a5d-ac96-774b-bcce-b302099a8057"])]
 ProjectFilter = Annotated[

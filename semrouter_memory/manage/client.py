@@ -20,6 +20,7 @@ _UNIX = "unix:"
 _PATH = "/v1/memory"
 _TURNS = "/v1/turns"
 _COLLECTIONS = "/v1/collections"
+_KNOWLEDGE = "/v1/knowledge"
 _TIMEOUT_SECONDS = 30.0
 
 
@@ -31,7 +32,7 @@ class ApiEndpoint:
         url: http(s)://host:port, or unix:path.
         user: whose memories; "" when the headers alone say it.
         headers: what authenticates the caller.
-        parameters: query parameters of every request (the operator's `user_id`).
+        parameters: query parameters of every request (the operator's `user_id`, or `owner`).
     """
 
     url: str
@@ -112,7 +113,7 @@ class ApiClient:
 
 
 class OperatorClient(ApiClient):
-    """The routes of turns and files, a method for each."""
+    """The routes of turns, files and documents, a method for each."""
 
     def turns(
         self, *, limit: int, before: int = 0, user: str | None = None, states: Sequence[str] = ()
@@ -150,6 +151,26 @@ class OperatorClient(ApiClient):
 
     def drop_collection(self, name: str) -> dict[str, Json]:
         return self._object("DELETE", f"{_COLLECTIONS}/{quote(name, safe='')}", holding="deleted")
+
+    def documents(self, org: str) -> Iterator[dict[str, Json]]:
+        """Every document of the organisation."""
+        cursor: str | None = ""
+        while cursor is not None:
+            page = self._object("GET", _KNOWLEDGE, holding="data", params={"org": org, "cursor": cursor})
+            yield from page["data"]
+            cursor = page["next_cursor"]
+
+    def document(self, org: str, document_id: str) -> dict[str, Json]:
+        return self._object("GET", _document(document_id), holding="text", params={"org": org})
+
+    def add_document(self, org: str, source: str, data: bytes, media_type: str, **options: Json) -> dict[str, Json]:
+        """Args: options: of the route; None leaves one out."""
+        query = {"org": org, "source": source, **_given(options)}
+        headers = {"content-type": media_type}
+        return self._object("POST", _KNOWLEDGE, holding="outcome", params=query, content=data, headers=headers)
+
+    def remove_document(self, org: str, document_id: str) -> dict[str, Json]:
+        return self._object("DELETE", _document(document_id), holding="deleted", params={"org": org})
 
     def import_lines(self, lines: bytes) -> dict[str, Json]:
         """Args: lines: as an export of a collection writes them, no more than one request may bring."""
@@ -203,9 +224,10 @@ class MemoryClient(ApiClient):
         return self._object("DELETE", _one(memory_id), holding="deleted")
 
     def forget_all(self, project_id: str | None = None) -> dict[str, Json]:
-        if not self._target.user:
+        user = None if "owner" in self._target.parameters else self._target.user
+        if user == "":
             raise InvalidRequestError("forgetting everything needs the name of the user: give --user")
-        parameters = _given({"user_id": self._target.user, "project_id": project_id})
+        parameters = _given({"user_id": user, "project_id": project_id})
         return self._object("DELETE", _PATH, holding="deleted", params=parameters)
 
     def history(self, memory_id: str) -> list[dict[str, Json]]:
@@ -234,6 +256,10 @@ class MemoryClient(ApiClient):
 
 def _one(memory_id: str) -> str:
     return f"{_PATH}/{quote(memory_id, safe='')}"
+
+
+def _document(document_id: str) -> str:
+    return f"{_KNOWLEDGE}/{quote(document_id, safe='')}"
 
 
 def _turn(turn_id: str) -> str:

@@ -17,20 +17,20 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from semrouter_memory import __version__
 from semrouter_memory.config import IdentityConfig, ManagementConfig
 from semrouter_memory.errors import InvalidRequestError
-from semrouter_memory.exchange.events import Headers
-from semrouter_memory.exchange.identity import authenticated_user
-from semrouter_memory.manage import exception_handlers, operator_routes, routes
-from semrouter_memory.manage.access import PREFIX, Access, user_in_header
+from semrouter_memory.exchange.identity import is_acceptable_id
+from semrouter_memory.manage import exception_handlers, knowledge_routes, operator_routes, routes
+from semrouter_memory.manage.access import OWNER, PREFIX, Access, describe_owner, named_owner, owner_in_header
 from semrouter_memory.manage.exception_handlers import unauthenticated
 from semrouter_memory.manage.operator_routes import OperatorContext
 from semrouter_memory.manage.service import MemoryService
-from semrouter_memory.model import Reason
+from semrouter_memory.model import Scope
 
 _ABOUT = """The memories of the authenticated user. Who that is, a filter in front says (header `{header}`); clients
-cannot choose. Memories of other users do not exist: 404."""
+cannot choose. Memories of others do not exist: 404. Administrators of an organisation, whom a filter names too, act for it
+with `owner`."""
 
-_ABOUT_OPERATOR = """Health and metrics. With an operator's token configured, also the memory routes, for the user in `user_id`, the
-turns of the log, and care of the files."""
+_ABOUT_OPERATOR = """Health and metrics. With an operator's token configured, also the memory routes, for the user in `user_id` or the
+owner in `owner`, the turns of the log, and care of the files."""
 
 
 def create_user_api(
@@ -49,8 +49,8 @@ def create_user_api(
     app = _base_app("Memory", _ABOUT.format(header=identity.user_header), config)
     if shared_secret is not None:
         app.add_middleware(exception_handlers.SharedSecretCheck, header=secret_header, secret=shared_secret)
-    app.state.access = Access(service=service, identity=identity, user_of=user_in_header(identity))
-    app.include_router(routes.router)
+    app.state.access = Access(service=service, identity=identity, owner_of=owner_in_header(identity))
+    app.include_router(routes.router, dependencies=[Depends(describe_owner)])
     return app
 
 
@@ -68,7 +68,8 @@ def _base_app(title: str, description: str, config: ManagementConfig) -> FastAPI
     exception_handlers.install(
         app,
         max_body_bytes=config.max_body_bytes,
-        max_bytes_of=dict.fromkeys((f"{PREFIX}/import", "/v1/collections/import"), config.max_import_bytes),
+        max_bytes_of=dict.fromkeys((f"{PREFIX}/import", "/v1/collections/import"), config.max_import_bytes)
+        | {knowledge_routes.PATH: config.max_document_bytes},
     )
     return app
 
@@ -115,13 +116,16 @@ def create_operator_api(
     _add_health(app, readiness, metrics)
     if token is not None:
         app.state.access = Access(
-            service=service, identity=identity, user_of=_user_named(identity), user_parameters=frozenset({"user_id"})
+            service=service,
+            identity=identity,
+            owner_of=_owner_named(identity),
+            owner_parameters=frozenset({OWNER, "user_id"}),
         )
         check = Depends(_operator_check(token))
-        app.include_router(routes.router, dependencies=[check, Depends(_describe_user_id)])
+        app.include_router(routes.router, dependencies=[check, Depends(_describe_owner)])
         if context is not None:
             app.state.operator = context
-            for router in operator_routes.ROUTERS:
+            for router in (*operator_routes.ROUTERS, knowledge_routes.routes):
                 app.include_router(router, dependencies=[check])
     return app
 
@@ -162,16 +166,21 @@ def _operator_check(token: str) -> Callable[[HTTPAuthorizationCredentials | None
     return check
 
 
-def _user_named(identity: IdentityConfig) -> Callable[[Request], str]:
-    def user_of(request: Request) -> str:
-        given = request.query_params.get("user_id", "")
-        user = authenticated_user(Headers([(identity.user_header, given)]), {}, identity)
-        if isinstance(user, Reason):
+def _owner_named(identity: IdentityConfig) -> Callable[[Request], Scope]:
+    def owner_of(request: Request) -> Scope:
+        named = request.query_params.get(OWNER)
+        if named is not None:
+            return named_owner(named, identity)
+        user = request.query_params.get("user_id", "")
+        if not is_acceptable_id(user, identity):
             raise InvalidRequestError("say for which user: ?user_id=...", field="user_id")
-        return user
+        return Scope(user)
 
-    return user_of
+    return owner_of
 
 
-def _describe_user_id(user_id: Annotated[str, Query(min_length=1, description="The user to act for.")]) -> None:
-    """Puts the parameter into the description; `_user_named` reads it."""
+def _describe_owner(
+    user_id: Annotated[str | None, Query(min_length=1, description="The user to act for.")] = None,
+    owner: Annotated[str | None, Query(description="Or any owner: `org:acme`, `agent:travel-bot`.")] = None,
+) -> None:
+    """Puts the parameters into the description; `_owner_named` reads them."""

@@ -69,17 +69,17 @@ class Importer:
     max_lines: int
 
     async def run(
-        self, scope_of: ScopeOf, chunks: AsyncIterable[bytes], report: Imported, *, from_user: str | None = None
+        self, scope_of: ScopeOf, chunks: AsyncIterable[bytes], report: Imported, *, from_owner: str | None = None
     ) -> None:
         """Import what the chunks hold; `report` is up to date at every moment.
 
         Args:
-            from_user: another user whose lines may be taken over; lines of all others are refused.
+            from_owner: another owner (`user:bob`) whose lines may be taken over; lines of all others are refused.
         """
-        await self._import(chunks, report, lambda raw: self._read(raw, scope_of, from_user), exact=False)
+        await self._import(chunks, report, lambda raw: self._read(raw, scope_of, from_owner), exact=False)
 
     async def restore(self, chunks: AsyncIterable[bytes], report: Imported) -> None:
-        """Import lines of any user exactly as another collection of this installation had them.
+        """Import lines of any owner exactly as another collection of this installation had them.
 
         Deleted memories are skipped, and so are stored ones unless the line has a newer version.
         """
@@ -118,20 +118,23 @@ class Importer:
 
     async def _read_exact(self, raw: bytes) -> Memory:
         line = portable.parse(raw)
-        if not line.user_id:
-            raise InvalidRequestError("is missing", field="user_id")
-        scope = Scope(line.user_id, line.project_id)
+        if not line.owner:
+            raise InvalidRequestError("is missing", field="owner")
+        try:
+            scope = Scope.of_owner(line.owner, line.project_id)
+        except ValueError:
+            raise InvalidRequestError("is no owner", field="owner") from None
         return portable.memory_from(line, scope, now=self.clock.now(), exact=True)
 
-    async def _read(self, raw: bytes, scope_of: ScopeOf, from_user: str | None) -> Memory:
+    async def _read(self, raw: bytes, scope_of: ScopeOf, from_owner: str | None) -> Memory:
         if len(raw) > portable.MAX_LINE_BYTES:
             raise InvalidRequestError(f"longer than {portable.MAX_LINE_BYTES} bytes")
         line = portable.parse(raw)
         scope = scope_of(line.project_id)
-        if line.user_id not in {None, scope.user_id, from_user}:
-            # A mistaken file must not put one user's memories before another's eyes.
+        if line.owner not in {None, scope.owner, from_owner}:
+            # A mistaken file must not put one owner's memories before another's eyes.
             raise InvalidRequestError(
-                "is another user; to take over that user's memories, say so with from_user", field="user_id"
+                "is another owner; to take over a user's memories, say so with from_user", field="owner"
             )
         await self.admit(line)
         return portable.memory_from(line, scope, now=self.clock.now())
@@ -139,9 +142,9 @@ class Importer:
     async def _take(self, batch: Sequence[_Numbered], report: Imported, *, exact: bool) -> None:
         owners: dict[str, list[_Numbered]] = {}
         for one in batch:
-            owners.setdefault(one.memory.scope.user_id, []).append(one)
-        for user_id, lines in owners.items():
-            await self._write(Scope(user_id), lines, report, exact=exact)
+            owners.setdefault(one.memory.scope.owner, []).append(one)
+        for owner, lines in owners.items():
+            await self._write(Scope.of_owner(owner), lines, report, exact=exact)
 
     async def _write(self, scope: Scope, batch: Sequence[_Numbered], report: Imported, *, exact: bool) -> None:
         """Write one owner's lines, all of them or, if a part is unavailable, none that the report does not count."""

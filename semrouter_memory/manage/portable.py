@@ -44,9 +44,8 @@ class ImportLine(EpisodeParts):
     content: str = ""
     id: str | None = None
     type: MemoryType = MemoryType.SEMANTIC
-    user_id: str | None = None
+    owner: str | None = None
     project_id: Name = ""
-    agent_id: Name = ""
     session_id: Name = ""
     source: Annotated[str, Field(max_length=64)] = SOURCE
     observed_at: UtcTime | None = None
@@ -117,7 +116,7 @@ def memory_from(line: ImportLine, scope: Scope, *, now: datetime, exact: bool = 
     created_at = line.created_at or observed_at
     return Memory(
         id=line.id or _id_from(line),
-        scope=replace(scope, agent_id=line.agent_id),
+        scope=scope,
         type=line.type,
         content=line.content,
         source=line.source,
@@ -176,4 +175,4 @@ def _check_provenance(line: ImportLine) -> None:
 
 def _id_from(line: ImportLine) -> str:
     said = line.observed_at.isoformat() if line.observed_at else ""
-    return derived_id(line.project_id, line.agent_id, line.type.value, line.content, said)
+    return derived_id(line.project_id, line.type.value, line.content, said)

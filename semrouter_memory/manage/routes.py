@@ -13,12 +13,13 @@ from semrouter_memory.errors import InvalidRequestError, NotFoundError
 from semrouter_memory.manage.access import (
     NDJSON,
     NOT_FOUND,
+    OWNER,
     PREFIX,
     TOO_LARGE,
     Api,
     MemoryId,
+    Owner,
     ProjectFilter,
-    User,
     api_router,
     ndjson_body,
     reach_of,
@@ -50,7 +51,7 @@ _SESSIONS, _END = b"/sessions/", b"/end"
 @router.get("", summary="List memories")
 async def list_memories(
     *,
-    user: User,
+    owner: Owner,
     api: Api,
     types: Annotated[
         list[MemoryType] | None, Query(alias="type", description="Only these types; may be repeated.")
@@ -66,7 +67,7 @@ async def list_memories(
     ] = None,
 ) -> MemoryList:
     """Active memories, newest first: neither superseded nor expired."""
-    scope = api.scope(user, project_id)
+    scope = api.scope(owner, project_id)
     page = await api.service.page(
         scope,
         limit=limit,
@@ -80,31 +81,36 @@ async def list_memories(
 
 
 @router.post("", summary="Store a memory", status_code=HTTPStatus.CREATED)
-async def store_memory(user: User, api: Api, body: StoreRequest) -> MemoryJson:
+async def store_memory(owner: Owner, api: Api, body: StoreRequest) -> MemoryJson:
     """Remember a statement. What looks like a secret (key, password, card number) is refused."""
-    scope = api.scope(user, body.project_id)
+    scope = api.scope(owner, body.project_id)
     (stored,) = await _shown(api, scope, [await api.service.store(scope, body)])
     return stored
 
 
-@router.delete("", summary="Forget everything of a user, or of one of their projects", responses=NOT_FOUND)
+@router.delete("", summary="Forget everything of an owner, or of one project", responses=NOT_FOUND)
 async def forget_memories(
-    user: User,
+    request: Request,
+    owner: Owner,
     api: Api,
-    user_id: Annotated[str, Query(min_length=1, description="Must be the authenticated user.")],
+    user_id: Annotated[
+        str | None, Query(min_length=1, description="Must be the authenticated user. Required without `owner`.")
+    ] = None,
     project_id: Annotated[str | None, Query(min_length=1, description="Without it, every project.")] = None,
 ) -> DeletedAll:
     """Invisible to every read when the call returns; history, session state and turns that still wait go too."""
-    if user_id != user:
+    if user_id is None and OWNER not in request.query_params:
+        raise InvalidRequestError("say whose: ?user_id=...", field="user_id")
+    if user_id is not None and Scope(user_id).owner != owner.owner:
         raise NotFoundError("no such user")
-    deleted = await api.service.forget_all(api.scope(user, project_id), reach_of(project_id))
-    return DeletedAll(user_id=user, project_id=project_id, deleted=deleted)
+    deleted = await api.service.forget_all(api.scope(owner, project_id), reach_of(project_id))
+    return DeletedAll(owner=owner.owner, project_id=project_id, deleted=deleted)
 
 
 @router.post("/search", summary="Search memories")
-async def search_memories(user: User, api: Api, body: SearchRequest) -> HitList:
+async def search_memories(owner: Owner, api: Api, body: SearchRequest) -> HitList:
     """The active memories most relevant to a query, best first."""
-    scope = api.scope(user, body.project_id)
+    scope = api.scope(owner, body.project_id)
     hits = await api.service.search(
         scope,
         body.query,
@@ -127,12 +133,12 @@ async def search_memories(user: User, api: Api, body: SearchRequest) -> HitList:
     responses={200: {"content": {NDJSON: {"schema": {"type": "string"}}}}},
 )
 async def export_memories(
-    user: User,
+    owner: Owner,
     api: Api,
     history: Annotated[bool, Query(description="Superseded memories too; `superseded_at` marks them.")] = True,  # noqa: FBT002 - the framework's way
 ) -> StreamingResponse:
     """Every memory, newest first, one JSON object a line. The connection is cut when it cannot be completed."""
-    memories = api.service.export(api.scope(user, None), history=history)
+    memories = api.service.export(api.scope(owner, None), history=history)
     # The first one is fetched before the response begins, so that an unavailable store is a 503 and not a broken stream.
     first = await anext(memories, None)
     return StreamingResponse(_lines(first, memories), media_type=NDJSON)
@@ -147,21 +153,22 @@ async def export_memories(
 )
 async def import_memories(
     request: Request,
-    user: User,
+    owner: Owner,
     api: Api,
     from_user: Annotated[
         str | None, Query(min_length=1, description="Take over this other user's exported lines, too.")
     ] = None,
 ) -> Imported:
-    """Lines as an export writes them; only `content` or the parts of an episode are needed. They become the authenticated user's, whatever they say.
+    """Lines as an export writes them; only `content` or the parts of an episode are needed. They become the acting owner's, whatever they say.
 
     Each line stands for itself. One whose memory is there already is skipped, so the same lines may be sent again. A
     memory that was deleted comes back, under a new id when it was deleted by its own.
     """
     report = Imported()
+    from_owner = None if from_user is None else Scope(from_user).owner
     try:
         await api.service.importer.run(
-            lambda project: api.scope(user, project or None), request.stream(), report, from_user=from_user
+            lambda project: api.scope(owner, project or None), request.stream(), report, from_owner=from_owner
         )
     except HTTPException as error:
         message, code = described(error)
@@ -177,7 +184,7 @@ async def import_memories(
 )
 async def end_session(
     request: Request,
-    user: User,
+    owner: Owner,
     api: Api,
     session_id: Annotated[
         str,
@@ -185,7 +192,7 @@ async def end_session(
     ],
 ) -> SessionEnd:
     """What waits is learned from now, and the session is summed up in one episodic memory."""
-    pending = await api.service.end_session(api.scope(user, None), _as_sent(request, session_id))
+    pending = await api.service.end_session(api.scope(owner, None), _as_sent(request, session_id))
     return SessionEnd(session_id=pending.session_id, waiting=pending.waiting)
 
 
@@ -193,35 +200,35 @@ async def end_session(
 
 
 @router.get("/{memory_id}", summary="Get a memory", responses=NOT_FOUND)
-async def get_memory(user: User, api: Api, memory_id: MemoryId) -> MemoryJson:
-    """One memory of the user; one that a newer memory superseded, too."""
-    scope = api.scope(user, None)
+async def get_memory(owner: Owner, api: Api, memory_id: MemoryId) -> MemoryJson:
+    """One memory; one that a newer memory superseded, too."""
+    scope = api.scope(owner, None)
     (found,) = await _shown(api, scope, [await api.service.get(scope, memory_id)])
     return found
 
 
 @router.get("/{memory_id}/history", summary="What was said before", responses=NOT_FOUND)
-async def memory_history(user: User, api: Api, memory_id: MemoryId) -> History:
+async def memory_history(owner: Owner, api: Api, memory_id: MemoryId) -> History:
     """All memories that replaced one another to which that one belongs, oldest first. Any of their ids will do."""
-    scope = api.scope(user, None)
+    scope = api.scope(owner, None)
     return History(data=await _shown(api, scope, await api.service.history(scope, memory_id)))
 
 
 @router.patch("/{memory_id}", summary="Change a memory", responses=NOT_FOUND)
-async def update_memory(user: User, api: Api, memory_id: MemoryId, body: UpdateRequest) -> MemoryJson:
+async def update_memory(owner: Owner, api: Api, memory_id: MemoryId, body: UpdateRequest) -> MemoryJson:
     """Fields that are not sent stay as they are; `observed_at` becomes now, as if the statement were said again."""
     if not body.model_fields_set:
         raise InvalidRequestError("nothing to change: send at least one field")
-    api.scope(user, body.project_id)
-    scope = api.scope(user, None)
+    api.scope(owner, body.project_id)
+    scope = api.scope(owner, None)
     (changed,) = await _shown(api, scope, [await api.service.update(scope, memory_id, body)])
     return changed
 
 
 @router.delete("/{memory_id}", summary="Forget a memory", responses=NOT_FOUND)
-async def forget_memory(user: User, api: Api, memory_id: MemoryId) -> Deleted:
+async def forget_memory(owner: Owner, api: Api, memory_id: MemoryId) -> Deleted:
     """Invisible to every read when the call returns; what it had replaced, and the turns all of it came from, go too."""
-    await api.service.forget(api.scope(user, None), memory_id)
+    await api.service.forget(api.scope(owner, None), memory_id)
     return Deleted(id=memory_id)
 
 

@@ -206,13 +206,13 @@ class MemoryJson(ApiAnswer):
     type: MemoryType
     form: Form = Field(description="`quote`: in the user's own words; `statement`: in the third person.")
     content: str = Field(examples=["User's budget for the Hawaii trip is $10,000"])
-    user_id: str = Field(validation_alias=AliasPath("scope", "user_id"), examples=["alice"])
-    project_id: str = Field(
-        validation_alias=AliasPath("scope", "project_id"), description='"" is the user\'s own space.'
+    owner: str = Field(
+        validation_alias=AliasPath("scope", "owner"),
+        description="The kind of the owner (`user`, `org`, `agent`, `session`), a colon and the id.",
+        examples=["user:alice"],
     )
-    agent_id: str = Field(
-        validation_alias=AliasPath("scope", "agent_id"),
-        description='The agent that it was learned with, if one was named; else "".',
+    project_id: str = Field(
+        validation_alias=AliasPath("scope", "project_id"), description='"" is the owner\'s own space.'
     )
     session_id: str = Field(description='The session it was said in; "" when it was stored through this API.')
     source: str = Field(description="`conversation` or `api`.", examples=["conversation"])
@@ -355,7 +355,7 @@ class DeletedAll(ApiAnswer):
     """The memories are gone, and with them the turns that still waited for extraction."""
 
     object: Literal["memory.deleted"] = "memory.deleted"
-    user_id: str
+    owner: str = Field(examples=["user:alice"])
     project_id: str | None = Field(description="Null when every project was meant.")
     deleted: int = Field(description="How many memories there were.", examples=[12])
 
@@ -381,7 +381,7 @@ class TurnJson(ApiAnswer):
 
     id: str
     sequence: int = Field(description="Grows with every turn; the order of a listing.")
-    user_id: str = Field(validation_alias=AliasPath("scope", "user_id"))
+    user_id: str = Field(validation_alias=AliasPath("scope", "owner_id"))
     project_id: str = Field(validation_alias=AliasPath("scope", "project_id"))
     session_id: str
     observed_at: datetime = Field(description="When the request arrived.")

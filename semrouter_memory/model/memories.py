@@ -17,10 +17,11 @@ IMPORTED_AT = "imported_at"
 """Metadata: when the memory was imported; what was deleted before that does not cover it."""
 
 FORM = "form"
-"""Metadata: `quote` for the user's own words; other memories are statements."""
+"""Metadata: `quote` for the user's own words, `passage` for a part of a document; other memories are statements."""
 
 CONTEXT = "context"
-"""Metadata of a quote: what it was said about, as far as its own words do not tell (a question that it answers)."""
+"""Metadata of a quote: what it was said about, as far as its own words do not tell (a question that it answers). Of a passage: the
+title and the headings above it."""
 
 ASKED = "asked"
 """Metadata of a quote: the question that it answers, where its own words tell. It is found by it, and shown without."""
@@ -46,8 +47,8 @@ def derived_id(*of: str) -> str:
     return f"mem_{hashlib.sha256(json.dumps(of).encode()).hexdigest()[:28]}"
 
 
-Form = Literal["quote", "statement"]
-"""How a memory is worded: in the user's own words, or in the third person."""
+Form = Literal["quote", "statement", "passage"]
+"""How a memory is worded: in the user's own words, in the third person, or as a document says it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,21 +116,27 @@ class Memory:
 
     @property
     def form(self) -> Form:
-        return "quote" if self.metadata.get(FORM) == "quote" else "statement"
+        match self.metadata.get(FORM):
+            case "quote":
+                return "quote"
+            case "passage":
+                return "passage"
+            case _:
+                return "statement"
 
     @property
     def context(self) -> str:
-        """What a quote was said about, "" when its own words tell."""
-        return self._of_quote(CONTEXT)
+        """What a quote was said about, "" when its own words tell; the title and headings of a passage."""
+        return self._text(CONTEXT) if self.form != "statement" else ""
 
     @property
     def asked(self) -> str:
         """The question that a quote answers, "" when there was none or it is the context."""
-        return self._of_quote(ASKED)
+        return self._text(ASKED) if self.form == "quote" else ""
 
-    def _of_quote(self, name: str) -> str:
+    def _text(self, name: str) -> str:
         value = self.metadata.get(name)
-        return value if isinstance(value, str) and self.form == "quote" else ""
+        return value if isinstance(value, str) else ""
 
     @property
     def facts(self) -> tuple[Fact, ...]:
@@ -152,8 +159,7 @@ class Memory:
     @property
     def quote(self) -> str:
         """The id of the quote that a statement was made from, "" for none."""
-        value = self.metadata.get(QUOTE)
-        return value if isinstance(value, str) and self.form == "statement" else ""
+        return self._text(QUOTE) if self.form == "statement" else ""
 
     @property
     def searched(self) -> str:

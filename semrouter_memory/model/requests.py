@@ -1,12 +1,12 @@
 """The request phase: what is asked, and what was decided."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
 
 from semrouter_memory.model.memories import Hit
-from semrouter_memory.model.scope import Json, MemoryType, Message, Scope
+from semrouter_memory.model.scope import Json, MemoryType, Message, OwnerKind, Scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +15,20 @@ class Signals:
 
     is_fact: bool = False
     requires_tool: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OtherOwner:
+    """An owner besides the user whose memories a request may see.
+
+    Attributes:
+        limit: memories that are injected at most.
+        budget_share: part of the token budget that they may take.
+    """
+
+    scope: Scope
+    limit: int
+    budget_share: float
 
 
 class Position(StrEnum):
@@ -137,6 +151,7 @@ class RecallRequest:
         model: the one that the client asks; for traces.
         has_place: memories can be put into the request.
         shortened: old results of tools that are left out of it; None: none.
+        others: the organisation and the agent, where the request has them.
     """
 
     scope: Scope
@@ -154,6 +169,16 @@ class RecallRequest:
     model: str = ""
     has_place: bool = True
     shortened: ShortenedResults | None = None
+    others: tuple[OtherOwner, ...] = ()
+
+    @property
+    def organisation(self) -> Scope | None:
+        """Whose documents are searched as well; None for none."""
+        return next((other.scope for other in self.others if other.scope.kind is OwnerKind.ORGANISATION), None)
+
+    def of(self, other: OtherOwner) -> "RecallRequest":
+        """The same request to another owner's memories."""
+        return replace(self, scope=other.scope, options=replace(self.options, limit=other.limit), others=())
 
 
 class Reason(StrEnum):

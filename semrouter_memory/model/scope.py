@@ -15,21 +15,46 @@ Json: TypeAlias = Any
 """Parsed JSON: dict, list, str, int, float, bool or None."""
 
 
+class OwnerKind(StrEnum):
+    """What may own memories."""
+
+    USER = "user"
+    ORGANISATION = "org"
+    AGENT = "agent"
+    SESSION = "session"
+
+
 @dataclass(frozen=True, slots=True)
 class Scope:
     """Whose memory an operation is about. Every store and session call takes one.
 
-    `project_id` "" is the user's own space, without a project.
+    `project_id` "" is the owner's own space, without a project. Owners of different kinds never meet, whatever their ids.
     """
 
-    user_id: str
+    owner_id: str
     project_id: str = ""
-    agent_id: str = ""
+    kind: OwnerKind = OwnerKind.USER
+
+    @classmethod
+    def of_owner(cls, owner: str, project_id: str = "") -> "Scope":
+        """The scope with this `owner`.
+
+        Raises:
+            ValueError: it does not begin with a kind of owners.
+        """
+        kind, colon, owner_id = owner.partition(":")
+        if not colon:
+            raise ValueError("an owner is a kind, a colon and an id")
+        return cls(owner_id, project_id, OwnerKind(kind))
 
     @property
     def owner(self) -> str:
-        """The partition that isolates this user's rows, for example `user:alice`."""
-        return f"user:{self.user_id}"
+        """The partition that isolates this owner's rows, for example `user:alice`."""
+        return f"{self.kind}:{self.owner_id}"
+
+    def in_project(self, project_id: str) -> "Scope":
+        """The same owner's scope in a project; "" is the owner's own space."""
+        return Scope(self.owner_id, project_id, self.kind)
 
 
 class Reach(StrEnum):

@@ -13,13 +13,13 @@ from cachetools import TTLCache
 
 from semrouter_memory.codec.base import transcript_hash
 from semrouter_memory.config import RecallConfig
-from semrouter_memory.model import Message, RecallOptions, RecallRequest, Role, Scope
+from semrouter_memory.model import Message, OtherOwner, RecallOptions, RecallRequest, Role, Scope
 from semrouter_memory.ports import ConversationHistory
 from semrouter_memory.recall.deadline import Deadline, StepTimer
 from semrouter_memory.recall.query import HISTORY_MESSAGES, is_vague
 
 _Value = TypeVar("_Value")
-_TurnKey = tuple[str, Scope, RecallOptions]
+_TurnKey = tuple[str, Scope, RecallOptions, tuple[OtherOwner, ...]]
 """One user turn, asked with certain settings: other settings make another decision."""
 
 _MAX_TURNS = 1_000
@@ -91,7 +91,7 @@ class ToolLoopCache(Generic[_Value]):
 
 
 def _key(request: RecallRequest) -> _TurnKey:
-    return request.loop_key, request.scope, request.options
+    return request.loop_key, request.scope, request.options, request.others
 
 
 def _now() -> float:

@@ -5,6 +5,7 @@ deadline; the plain path starts no task and no thread but the embedding's, becau
 what it costs.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -12,14 +13,15 @@ from functools import cached_property, lru_cache
 from semrouter_memory.config import RecallConfig
 from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.events import ExchangeFailed
-from semrouter_memory.model import Hit, Reason, RecallRequest, RecallResult, Scope
+from semrouter_memory.model import Hit, OtherOwner, Reason, RecallRequest, RecallResult, Scope
 from semrouter_memory.ports import Clock, Deletions, Embedder, Observer, UsageNotes
 from semrouter_memory.recall.conversation import ToolLoopCache
-from semrouter_memory.recall.deadline import Deadline, StepTimer
+from semrouter_memory.recall.deadline import Deadline, StepTimer, discard, result_by
+from semrouter_memory.recall.documents import DocumentSearch
 from semrouter_memory.recall.query import Query, decide
 from semrouter_memory.recall.render import frame, line, render
-from semrouter_memory.recall.selection import Budget, choose
-from semrouter_memory.recall.strategy import SearchResult, Strategy
+from semrouter_memory.recall.selection import Budget, OthersHits, choose
+from semrouter_memory.recall.strategy import SearchResult, Strategy, best_first
 
 # An active user's memories come again and again, and tokenising five of them costs as much as ranking all.
 _COUNTED_LINES = 4096
@@ -39,9 +41,17 @@ class RecallDecision:
     hits: tuple[Hit, ...] = ()
     ranking: tuple[Hit, ...] = ()
 
+    def beside(self, passages: tuple[Hit, ...]) -> "RecallDecision":
+        """With passages of documents after the memories."""
+        return replace(self, reason=Reason.INJECTED, hits=self.hits + passages) if passages else self
+
 
 class Recaller:
-    """Finds the memories that belong into a request."""
+    """Finds the memories that belong into a request.
+
+    Args:
+        documents: searches the documents of a request's organisation; None: nothing does.
+    """
 
     def __init__(
         self,
@@ -53,14 +63,19 @@ class Recaller:
         clock: Clock,
         config: RecallConfig,
         usage: UsageNotes | None = None,
+        documents: DocumentSearch | None = None,
+        plain: Strategy | None = None,
     ) -> None:
         self._strategy = strategy
+        # Other owners' memories are searched without asking a model once more.
+        self._plain = plain or strategy
         self._embedder = embedder
         self._turn_log = turn_log
         self._observer = observer
         self._clock = clock
         self._config = config
         self._usage = usage
+        self._documents = documents
         self._earlier = ToolLoopCache[RecallDecision]()
         self._count = lru_cache(_COUNTED_LINES)(embedder.count_tokens)
         self.prepare = strategy.prepare
@@ -89,7 +104,7 @@ class Recaller:
                     reason=decision.reason,
                     text=text,
                     hits=decision.hits,
-                    tokens=self._frame_tokens + sum(map(self._cost, decision.hits)) if text else 0,
+                    tokens=self._tokens(decision.hits),
                     ranking=decision.ranking,
                     without_history=not request.history,
                 )
@@ -114,7 +129,31 @@ class Recaller:
             decision = decide(query, request.signals, any_message=self._strategy.any_message)
         if not decision.search:
             return RecallDecision(decision.reason)
-        result = await self._strategy.search(query, request, deadline, timer)
+        documents = self._documents_of(query, request)
+        try:
+            chosen = await self._searched(query, request, deadline, timer, visible)
+            if documents is None:
+                return chosen
+            with timer.measure("documents"):
+                passages = await self._passages(documents, request, visible, deadline)
+            return chosen.beside(passages)
+        finally:
+            if documents is not None:
+                discard(documents)
+
+    async def _searched(
+        self,
+        query: Query,
+        request: RecallRequest,
+        deadline: Deadline,
+        timer: StepTimer,
+        visible: VisibleTexts | None,
+    ) -> RecallDecision:
+        """The decision about memories."""
+        if request.others:
+            result, others = await self._search_all(query, request, deadline, timer)
+        else:
+            result, others = await self._strategy.search(query, request, deadline, timer), ()
         # Asked after the store, so that no answer of its is older than a deletion.
         hits = await self._not_deleted(request.scope, result.hits)
         texts = await visible() if visible is not None else request.visible
@@ -127,26 +166,89 @@ class Recaller:
                 cost=self._cost,
                 budget=self._budget,
                 pinned=result.pinned,
+                others=others,
             )
         if chosen and self._usage is not None:
             self._usage.note([hit.memory for hit in chosen])
-        return RecallDecision(Reason.INJECTED if chosen else _why_nothing(result), chosen, tuple(hits[:_RANKING]))
+        ranking = best_first((*hits, *(hit for other in others for hit in other.hits))) if others else hits
+        return RecallDecision(Reason.INJECTED if chosen else _why_nothing(result), chosen, tuple(ranking[:_RANKING]))
+
+    async def _search_all(
+        self, query: Query, request: RecallRequest, deadline: Deadline, timer: StepTimer
+    ) -> tuple[SearchResult, Sequence[OthersHits]]:
+        """Search the user's memories and, at the same time, the other owners'; of these, what is late or fails is left out."""
+        searches = [
+            asyncio.create_task(self._search_other(query, request, other), name="recall other owner")
+            for other in request.others
+        ]
+        try:
+            result = await self._strategy.search(query, request, deadline, timer)
+            left = deadline.state_for_ranking() - asyncio.get_running_loop().time()
+            done, _ = await asyncio.wait(searches, timeout=max(left, 0.0))
+            return result, [search.result() for search in searches if search in done]
+        finally:
+            for search in searches:
+                discard(search)
+
+    async def _search_other(self, query: Query, request: RecallRequest, other: OtherOwner) -> OthersHits:
+        try:
+            # A deadline of its own: what it adds for a queue is this search's alone.
+            result = await self._plain.search(query, request.of(other), Deadline(self._config), StepTimer())
+            return OthersHits(other, await self._not_deleted(other.scope, result.hits))
+        except UnavailableError:
+            return OthersHits(other, ())
+        except Exception as error:  # noqa: BLE001 - the user's own memories are recalled all the same
+            self._observer.observe(ExchangeFailed(error))
+            return OthersHits(other, ())
+
+    def _documents_of(self, query: Query, request: RecallRequest) -> "asyncio.Task[list[Hit]] | None":
+        """The search of the organisation's documents, beside that of the memories."""
+        if self._documents is None or request.organisation is None:
+            return None
+        return asyncio.create_task(self._documents.search(query, request.organisation), name="search documents")
+
+    async def _passages(
+        self,
+        search: "asyncio.Task[list[Hit]]",
+        request: RecallRequest,
+        visible: VisibleTexts | None,
+        deadline: Deadline,
+    ) -> tuple[Hit, ...]:
+        """The passages to render; none where the search is late or fails."""
+        found = await result_by(search, deadline.state_for_ranking())
+        if not found or self._documents is None or request.organisation is None:
+            return ()
+        return choose(
+            await self._not_deleted(request.organisation, found),
+            replace(request.options, limit=self._documents.limit, types=None),
+            visible=await visible() if visible is not None else request.visible,
+            cost=self._cost,
+            budget=Budget(tokens=self._documents.token_budget - self._document_frame_tokens),
+        )
 
     async def _repeated(self, earlier: RecallDecision, scope: Scope) -> RecallDecision:
         """The decision of the turn's earlier step, without what was deleted since: the block stays the same in a loop."""
         if not earlier.hits:
             return earlier
         hits = tuple(await self._not_deleted(scope, earlier.hits))
+        for other in {hit.memory.scope.in_project("") for hit in hits if hit.memory.scope.owner != scope.owner}:
+            hits = tuple(await self._not_deleted(other, hits))
         return RecallDecision(Reason.INJECTED if hits else Reason.BELOW_THRESHOLD, hits)
 
     async def _not_deleted(self, scope: Scope, hits: Sequence[Hit]) -> Sequence[Hit]:
-        """The hits without deleted memories: the store, and an earlier step, may still show these."""
+        """The hits without this owner's deleted memories: the store, and an earlier step, may still show these."""
         if not hits:
             return hits
         tombstones = await self._turn_log.tombstones(scope)
         if not tombstones:
             return hits
-        return [hit for hit in hits if not tombstones.covers(hit.memory)]
+        return [hit for hit in hits if hit.memory.scope.owner != scope.owner or not tombstones.covers(hit.memory)]
+
+    def _tokens(self, hits: Sequence[Hit]) -> int:
+        """The size of the block of these hits."""
+        of_documents = sum(hit.memory.form == "passage" for hit in hits)
+        frames = self._frame_tokens * (of_documents < len(hits)) + self._document_frame_tokens * (of_documents > 0)
+        return frames + sum(map(self._cost, hits))
 
     def _cost(self, hit: Hit) -> int:
         return self._count(line(hit, self._config.render))
@@ -159,6 +261,10 @@ class Recaller:
     @cached_property
     def _frame_tokens(self) -> int:
         return self._embedder.count_tokens(frame(self._config.render))
+
+    @cached_property
+    def _document_frame_tokens(self) -> int:
+        return self._embedder.count_tokens(frame(self._config.render, of_documents=True))
 
 
 def _why_nothing(result: SearchResult) -> Reason:

@@ -15,7 +15,7 @@ from functools import cached_property, lru_cache
 
 from semrouter_memory.language.terms import terms
 from semrouter_memory.language.words import words
-from semrouter_memory.model import Hit, Memory, MemoryType, RecallOptions
+from semrouter_memory.model import Hit, Memory, MemoryType, OtherOwner, RecallOptions
 from semrouter_memory.recall.visible import VisibleTexts
 
 _IGNORED_WORDS = frozenset({"user", "user's", "the", "a", "an", "that", "is", "are", "was", "has", "have"})
@@ -37,6 +37,22 @@ class Budget:
     pinned_tokens: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class OthersHits:
+    """What was found of an owner besides the user and is not deleted."""
+
+    owner: OtherOwner
+    hits: Sequence[Hit]
+
+
+@dataclass(slots=True)
+class _Allowance:
+    """What may still be chosen of an owner's memories."""
+
+    memories: int
+    tokens: int
+
+
 def choose(
     hits: Iterable[Hit],
     options: RecallOptions,
@@ -45,6 +61,7 @@ def choose(
     cost: Callable[[Hit], int],
     budget: Budget,
     pinned: frozenset[str] = frozenset(),
+    others: Sequence[OthersHits] = (),
 ) -> tuple[Hit, ...]:
     """The hits to render.
 
@@ -54,27 +71,41 @@ def choose(
         visible: every text that the model sees anyway.
         cost: what rendering a hit takes of the budget. A smaller one may still fit after one that does not.
         pinned: ids of memories that need not reach the threshold.
+        others: hits of other owners, each with its own limit and bound on tokens; all are ranked as one.
     """
-    known = tuple(hits)
-    candidates = tuple(as_said(_candidates(known, options, pinned), known))
-    outdated = outdated_episodes(candidates, known)
+    candidates = _eligible(hits, options, pinned)
+    own, allowances = _Allowance(options.limit, budget.tokens), dict[str, _Allowance]()
+    for other in others:
+        candidates += _eligible(other.hits, options, frozenset())
+        tokens = int(budget.tokens * other.owner.budget_share)
+        allowances[other.owner.scope.owner] = _Allowance(other.owner.limit, tokens)
+    if others:
+        candidates.sort(key=lambda hit: -hit.relevance)
     texts, already = VisibleTexts(visible), _ChosenTexts()
     left, pinned_left = budget.tokens, budget.pinned_tokens
     chosen: list[Hit] = []
     for hit in candidates:
-        if len(chosen) >= options.limit:
-            break
+        allowed = allowances.get(hit.memory.scope.owner, own) if others else own
         content = hit.memory.content
-        if hit.memory.id in outdated or already.cover(content) or texts.contain(content):
+        if not allowed.memories or already.cover(content) or texts.contain(content):
             continue
         needed = cost(hit)
         is_pinned = hit.relevance < options.threshold
-        if needed > left or (is_pinned and needed > pinned_left):
+        if needed > min(left, allowed.tokens) or (is_pinned and needed > pinned_left):
             continue
+        allowed.memories, allowed.tokens = allowed.memories - 1, allowed.tokens - needed
         left, pinned_left = left - needed, pinned_left - needed * is_pinned
         already.add(content)
         chosen.append(hit)
     return tuple(chosen)
+
+
+def _eligible(hits: Iterable[Hit], options: RecallOptions, pinned: frozenset[str]) -> list[Hit]:
+    """One owner's hits that may be chosen: no memory says anything of another owner's."""
+    known = tuple(hits)
+    candidates = list(as_said(_candidates(known, options, pinned), known))
+    outdated = outdated_episodes(candidates, known)
+    return [hit for hit in candidates if hit.memory.id not in outdated] if outdated else candidates
 
 
 def _candidates(hits: Iterable[Hit], options: RecallOptions, pinned: frozenset[str]) -> Iterator[Hit]:

@@ -10,7 +10,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import NamedTuple, Protocol
 from zlib import crc32
@@ -178,9 +178,7 @@ class Capture:
             return
         raw = exchange.raw
         for sink in sinks:
-            copy = RawExchange(
-                raw.number, raw.request_id, raw.started_at, raw.began, dict(raw.metadata), list(raw.events), raw.nbytes
-            )
+            copy = replace(raw, metadata=dict(raw.metadata), events=list(raw.events))
             self._change(raw.nbytes)
             sink.take(copy, lambda size=raw.nbytes: self._change(-size))  # type: ignore[misc]  # mypy cannot tell it
 

@@ -39,26 +39,22 @@ _BODIES = ("request_body", "response_body")
 
 def encoded(record: Record) -> bytes:
     """The record as a protobuf message, without its length."""
-    message = recording_pb2.Record(stream=record.stream, time_us=record.time_us)
+    part: dict[str, Any] = {}
     match record.event:
         case Header(version, made_by, started_at, pseudonymised):
-            message.header.CopyFrom(
-                recording_pb2.Header(
-                    version=version, made_by=made_by, started_at=started_at, pseudonymised=pseudonymised
-                )
+            part["header"] = recording_pb2.Header(
+                version=version, made_by=made_by, started_at=started_at, pseudonymised=pseudonymised
             )
         case Begin(exchange, metadata, answers_known):
             fields = [pb.HeaderValue(key=key, value=value) for key, value in metadata]
-            message.begin.CopyFrom(
-                recording_pb2.Begin(exchange=exchange, metadata=fields, answers_unknown=not answers_known)
-            )
+            part["begin"] = recording_pb2.Begin(exchange=exchange, metadata=fields, answers_unknown=not answers_known)
         case ProcessingRequest() as request:
-            message.request.CopyFrom(_request_message(request))
+            part["request"] = _request_message(request)
         case ProcessingResponse() as answer:
-            message.response.CopyFrom(_response_message(answer))
+            part["response"] = _response_message(answer)
         case End(by, note):
-            message.end.CopyFrom(recording_pb2.End(by=by.name, note=note))
-    return message.SerializeToString()
+            part["end"] = recording_pb2.End(by=by.name, note=note)
+    return recording_pb2.Record(stream=record.stream, time_us=record.time_us, **part).SerializeToString()
 
 
 def decoded(data: bytes) -> Record:

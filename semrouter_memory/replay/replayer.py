@@ -10,9 +10,7 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import NamedTuple
 
 from semrouter_memory.errors import InputFileError, MemoryServiceError
 from semrouter_memory.replay.comparing import Difference, Level, differences
@@ -186,46 +184,37 @@ class Replayer:
             self._damage(str(path), error)
 
 
-class _Timed(NamedTuple):
-    """An exchange, and when it and each of its records come, in microseconds."""
-
-    starts_us: int
-    exchange: RecordedExchange
-    times: list[int]
-
-
 def without_gaps(
     exchanges: Iterable[tuple[int, RecordedExchange]], max_gap_us: float
 ) -> Iterator[tuple[float, RecordedExchange]]:
     """(microseconds after the first one, exchange), with every pause cut to `max_gap_us`."""
-    first_us: int | None = None
-    end_us, skipped_us = 0, 0.0
+    now_us = 0.0
+    before_us: int | None = None
     for group in _overlapping(exchanges):
-        starts_us = group[0].starts_us
-        if first_us is None:
-            first_us = end_us = starts_us
-        skipped_us += max(0.0, starts_us - end_us - max_gap_us)
-        times = sorted({at for timed in group for at in timed.times})
-        # What is left out up to each of the times.
-        left_out = dict(zip(times, accumulate(_excess(times, max_gap_us)), strict=True))
-        for timed in group:
-            yield timed.starts_us - first_us - skipped_us - left_out[timed.starts_us], _moved(timed, left_out)
-        skipped_us += left_out[times[-1]]
-        end_us = times[-1]
+        moved: dict[int, float] = {}
+        for at_us in sorted({at_us for starts_us, exchange in group for at_us in _times(starts_us, exchange)}):
+            now_us += 0 if before_us is None else min(at_us - before_us, max_gap_us)
+            before_us, moved[at_us] = at_us, now_us
+        for starts_us, exchange in group:
+            first_us = min(record.time_us for record in exchange.records) - moved[starts_us]
+            records = (
+                replace(record, time_us=round(first_us + moved[at_us]))
+                for record, at_us in zip(exchange.records, _times(starts_us, exchange), strict=True)
+            )
+            yield moved[starts_us], replace(exchange, records=tuple(records))
 
 
-def _overlapping(exchanges: Iterable[tuple[int, RecordedExchange]]) -> Iterator[list[_Timed]]:
+def _overlapping(exchanges: Iterable[tuple[int, RecordedExchange]]) -> Iterator[list[tuple[int, RecordedExchange]]]:
     """Groups of exchanges that overlap in time, within the window."""
-    group: list[_Timed] = []
+    group: list[tuple[int, RecordedExchange]] = []
     end_us = held = 0
     for starts_us, exchange in exchanges:
         if group and (starts_us > end_us or held > _WINDOW_BYTES):
             yield group
             group, held = [], 0
-        times = _times(starts_us, exchange)
-        group.append(_Timed(starts_us, exchange, times))
+        group.append((starts_us, exchange))
         held += exchange.nbytes
-        end_us = max(end_us, *times)
+        end_us = max(end_us, *_times(starts_us, exchange))
     if group:
         yield group
 
@@ -233,23 +222,6 @@ def _overlapping(exchanges: Iterable[tuple[int, RecordedExchange]]) -> Iterator[
 def _times(starts_us: int, exchange: RecordedExchange) -> list[int]:
     first_us = min(record.time_us for record in exchange.records)
     return [starts_us + record.time_us - first_us for record in exchange.records]
-
-
-def _excess(times: list[int], max_gap_us: float) -> Iterator[float]:
-    yield 0.0
-    yield from (max(0.0, after - before - max_gap_us) for before, after in pairwise(times))
-
-
-def _moved(timed: _Timed, left_out: dict[int, float]) -> RecordedExchange:
-    """The exchange without the pauses that are cut within it."""
-    starts_us, exchange, times = timed
-    if left_out[max(times)] == left_out[starts_us]:
-        return exchange
-    moves = [round(left_out[at] - left_out[starts_us]) for at in times]
-    records = (
-        replace(record, time_us=record.time_us - move) for record, move in zip(exchange.records, moves, strict=True)
-    )
-    return replace(exchange, records=tuple(records))
 
 
 def _time(text: str) -> datetime | None:

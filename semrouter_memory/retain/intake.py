@@ -66,7 +66,7 @@ class TurnIntake:
         Returns:
             The outcome; None when the turn is written later, or could not be written, which the observer is told.
         """
-        owner = (turn.scope.user_id, turn.scope.project_id)
+        owner = (turn.scope.owner, turn.scope.project_id)
         if len(self._tasks) < _MAX_LATER and (owner in self._later or _size(turn) > _AT_ONCE_CHARS):
             task = asyncio.create_task(self._accept_later(turn, self._later.get(owner)), name="accept")
             self._later[owner] = task

@@ -118,7 +118,7 @@ class Retainer:
         """Wake the sessions that are due, and delete turns whose retention has ended."""
         now = self._clock.now()
         await self._sweep(now)
-        sessions = await self._turn_log.pending()
+        sessions = self._scheduler.at_hand(await self._turn_log.pending(), now)
         waiting = self._scheduler.wanted(sessions, now)
         keys = [] if self._failures.is_store_cooling_down(now) else self._scheduler.due(sessions, now)
         free = [key for key in keys if not self._failures.is_cooling_down(key, now)]

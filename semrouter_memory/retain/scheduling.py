@@ -22,7 +22,7 @@ is summed up when it was announced, or when the session has been idle for long e
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -147,12 +147,14 @@ class Idling:
         Args:
             last_observed_at: when its last turn was said, by the clock as it stood then.
         """
-        known = self._seen.pop(key, None)
+        known = self._seen.get(key)
         if known is None or known.last_observed_at < last_observed_at:
             known = _Seen(last_observed_at, max(now - last_observed_at, timedelta()), self._monotonic())
-        self._seen[key] = known
-        if len(self._seen) > _MAX_SESSIONS:
-            self._seen.popitem(last=False)
+            self._seen[key] = known
+            if len(self._seen) > _MAX_SESSIONS:
+                self._seen.popitem(last=False)
+        else:
+            self._seen.move_to_end(key)
         return now - known.age - timedelta(seconds=self._monotonic() - known.seen)
 
 
@@ -194,11 +196,23 @@ class ExtractionScheduler:
 
     # -- the tick ------------------------------------------------------------------------------------------------------
 
+    def at_hand(self, sessions: Iterable[PendingSession], now: datetime) -> list[PendingSession]:
+        """Those in which turns wait, or that are at their end. Most have been read, and only wait for their end.
+
+        Returns:
+            Each with the time since when it is idle, by the clock as it stands now.
+        """
+        found = []
+        for session in sessions:
+            since = self._idling.since(session.key, session.last_observed_at, now)
+            if session.waiting or session.ended or now - since >= self._pace.idle:
+                found.append(replace(session, last_observed_at=since))
+        return found
+
     def due(self, sessions: Sequence[PendingSession], now: datetime) -> list[SessionKey]:
-        """The sessions to work on now."""
+        """Of those that are at hand, the sessions to work on now."""
         self._due.clear()
         found: list[SessionKey] = []
-        sessions = [self._timed(session, now) for session in sessions]
         for session in sessions:
             blocked = self.is_blocked(session.key, now)
             trigger = due(session, now, self._pace, model_away=blocked)
@@ -214,11 +228,8 @@ class ExtractionScheduler:
         return found if self._probe is None else list(dict.fromkeys((*found, self._probe[0])))
 
     def wanted(self, sessions: Sequence[PendingSession], now: datetime) -> int:
-        """How many sessions have work, whether it can be done now or waits for a retry."""
-        return sum(wanted(self._timed(session, now), now, self._pace) is not None for session in sessions)
-
-    def _timed(self, session: PendingSession, now: datetime) -> PendingSession:
-        return replace(session, last_observed_at=self._idling.since(session.key, session.last_observed_at, now))
+        """How many of those at hand have work, whether it can be done now or waits for a retry."""
+        return sum(wanted(session, now, self._pace) is not None for session in sessions)
 
     def _choose_probe(self, sessions: Sequence[PendingSession], now: datetime) -> None:
         """Once an unavailable model may be asked again, choose the session that does."""

@@ -23,11 +23,14 @@ _FIRST_SOUND_UPSERT = (2, 4)
 """Up to 2.3.9, upsert puts a row into the partition of another field's hash, where no filter on the key finds it."""
 
 
-async def prepare(client: Any, name: str, *, dimension: int, fingerprint: str, lite: bool, bm25: bool) -> bool:
+async def prepare(
+    client: Any, name: str, *, dimension: int, fingerprint: str, lite: bool, bm25: bool, secondary: bool = False
+) -> bool:
     """Make the collection if there is none, and load it. May be repeated after it was broken off anywhere.
 
     Args:
         bm25: the place can search words.
+        secondary: the collection belongs to another one, and `embeddings` does not list it.
 
     Returns:
         Whether this collection can be searched by words.
@@ -36,7 +39,8 @@ async def prepare(client: Any, name: str, *, dimension: int, fingerprint: str, l
         ConfigurationError: the collection was made for another schema, dimension or embedding.
     """
     if not await client.has_collection(name):
-        await _create(client, name, dimension=dimension, fingerprint=fingerprint, lite=lite, bm25=bm25)
+        described = _described(fingerprint, bm25=bm25, secondary=secondary)
+        await _create(client, name, _schema(described, dimension=dimension, lite=lite, bm25=bm25))
     description = await client.describe_collection(name)
     _check(description, name, dimension=dimension, fingerprint=fingerprint)
     has_words = any(field["name"] == schema.LEXICAL.name for field in description["fields"])
@@ -49,11 +53,11 @@ async def prepare(client: Any, name: str, *, dimension: int, fingerprint: str, l
 
 
 async def embeddings(client: Any) -> dict[str, str]:
-    """The collections that this version or an older one made: name -> fingerprint of the embedding."""
+    """The collections of memories that this version or an older one made: name -> fingerprint of the embedding."""
     found: dict[str, str] = {}
     for name in await client.list_collections():
         made_for = _made_for(await client.describe_collection(name))
-        if made_for is not None and made_for.get("schema", 0) <= schema.VERSION:
+        if made_for is not None and made_for.get("schema", 0) <= schema.VERSION and not made_for.get("secondary"):
             found[name] = str(made_for["embedding"])
     return found
 
@@ -76,27 +80,27 @@ def _is_at_least(wanted: tuple[int, int], version: str) -> bool:
     return numbers is None or (int(numbers[1]), int(numbers[2])) >= wanted
 
 
-async def _create(client: Any, name: str, *, dimension: int, fingerprint: str, lite: bool, bm25: bool) -> None:
+async def _create(client: Any, name: str, layout: CollectionSchema) -> None:
     try:
-        await client.create_collection(
-            name,
-            schema=_schema(dimension=dimension, fingerprint=fingerprint, lite=lite, bm25=bm25),
-            consistency_level="Bounded",
-        )
+        await client.create_collection(name, schema=layout, consistency_level="Bounded")
     except MilvusException:
         # Another process may have been faster.
         if not await client.has_collection(name):
             raise
 
 
-def _schema(*, dimension: int, fingerprint: str, lite: bool, bm25: bool) -> CollectionSchema:
-    """The description carries what Milvus cannot check: it survives on a server of any version and on Lite."""
-    columns = (*schema.COLUMNS, *schema.WORD_COLUMNS) if bm25 else schema.COLUMNS
+def _described(fingerprint: str, *, bm25: bool, secondary: bool) -> str:
+    """What Milvus cannot check: as the description, it survives on a server of any version and on Lite."""
     version = schema.VERSION if bm25 else schema.WITHOUT_WORDS
+    return json.dumps({"schema": version, "embedding": fingerprint} | ({"secondary": True} if secondary else {}))
+
+
+def _schema(described: str, *, dimension: int, lite: bool, bm25: bool) -> CollectionSchema:
+    columns = (*schema.COLUMNS, *schema.WORD_COLUMNS) if bm25 else schema.COLUMNS
     return CollectionSchema(
         [_field(column, dimension=dimension, lite=lite) for column in columns],
         functions=[_bm25()] if bm25 else [],
-        description=json.dumps({"schema": version, "embedding": fingerprint}),
+        description=described,
         enable_dynamic_field=False,
     )
 

@@ -80,16 +80,25 @@ class MilvusConnection:
 
     Args:
         can_upsert: the place's upsert can be trusted.
+        bm25: the place can search words.
         has_words: the collection has columns that words are searched by.
     """
 
     def __init__(
-        self, client: Any, target: StoreTarget, *, lite: LiteServer | None, can_upsert: bool, has_words: bool = False
+        self,
+        client: Any,
+        target: StoreTarget,
+        *,
+        lite: LiteServer | None,
+        can_upsert: bool,
+        bm25: bool = False,
+        has_words: bool = False,
     ) -> None:
         self._client = client
         self._target = target
         self._lite = lite
         self._can_upsert = can_upsert
+        self._bm25 = bm25
         self._has_words = has_words
         # A word search of Milvus Lite fails before its first row: there is no mean length to divide by.
         self._has_rows = lite is None
@@ -253,6 +262,24 @@ class MilvusConnection:
             self._client, replace(self._target, collection=name), lite=None, can_upsert=self._can_upsert
         )
 
+    async def opened(self, name: str, *, make: bool) -> "MilvusConnection":
+        """The same connection, for a secondary collection for the same embedding, ready to search; it is not to be closed.
+
+        Args:
+            make: make the collection if there is none; otherwise it is an `EmptyCollection` then.
+        """
+        with _store_errors("prepare"):
+            if not make and not await self._client.has_collection(name):
+                return EmptyCollection(self._client, self._target, lite=None, can_upsert=False)
+            target = replace(self._target, collection=name)
+            has_words = await _prepared(self._client, target, self._lite, bm25=self._bm25, secondary=True)
+        found = MilvusConnection(
+            self._client, target, lite=self._lite, can_upsert=self._can_upsert, bm25=self._bm25, has_words=has_words
+        )
+        if self._lite is not None:
+            await found.look_for_rows()
+        return found
+
     async def embeddings(self) -> dict[str, str]:
         """The collections that this service made, by name, with the embedding that each was made for."""
         with _store_errors("describe"):
@@ -271,6 +298,36 @@ class MilvusConnection:
             await self._client.close()
         if self._lite is not None:
             await asyncio.to_thread(self._lite.stop)
+
+
+class EmptyCollection(MilvusConnection):
+    """A collection that was not made yet."""
+
+    async def search(self, query: SearchQuery) -> list[tuple[Row, float]]:  # noqa: ARG002 - nothing is there
+        return []
+
+    async def count(self, expression: str) -> int:  # noqa: ARG002 - same
+        return 0
+
+    async def query(self, expression: str, columns: Sequence[str], *, limit: int = WINDOW) -> list[Row]:  # noqa: ARG002 - same
+        return []
+
+    async def compact(self) -> None:
+        pass
+
+
+async def _prepared(
+    client: Any, target: StoreTarget, lite: LiteServer | None, *, bm25: bool, secondary: bool = False
+) -> bool:
+    return await collection.prepare(
+        client,
+        target.collection,
+        dimension=target.dimension,
+        fingerprint=target.fingerprint,
+        lite=lite is not None,
+        bm25=bm25,
+        secondary=secondary,
+    )
 
 
 async def connect(target: StoreTarget, lite: LiteServer | None) -> MilvusConnection:
@@ -304,16 +361,15 @@ async def _connect(target: StoreTarget, lite: LiteServer | None, *, reveal: bool
             with _store_errors("prepare"):
                 # Lite has all of it, and no answer to the question for its version.
                 version = "" if lite is not None else await client.get_server_version()
-                has_words = await collection.prepare(
-                    client,
-                    target.collection,
-                    dimension=target.dimension,
-                    fingerprint=target.fingerprint,
-                    lite=lite is not None,
-                    bm25=collection.can_search_words(version),
-                )
+                bm25 = collection.can_search_words(version)
+                has_words = await _prepared(client, target, lite, bm25=bm25)
             connection = MilvusConnection(
-                client, target, lite=lite, can_upsert=collection.can_upsert_with_key(version), has_words=has_words
+                client,
+                target,
+                lite=lite,
+                can_upsert=collection.can_upsert_with_key(version),
+                bm25=bm25,
+                has_words=has_words,
             )
             if lite is not None:
                 await connection.look_for_rows()

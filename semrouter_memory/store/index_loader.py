@@ -123,7 +123,7 @@ class IndexLoader:
         if rows is None:
             return None
         chars = sum(len(row.memory.content) for row in rows) + len(rows) * CHARS_PER_MEMORY
-        index = await built(chars, lambda: build_index(scope.user_id, rows, label=self._label))
+        index = await built(chars, lambda: build_index(scope.owner, rows, label=self._label))
         return CacheEntry(index, version, read_at)
 
 

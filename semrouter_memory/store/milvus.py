@@ -1,51 +1,36 @@
 """Memories in Milvus: a server or cluster, or Milvus Lite in a file.
 
-Strategy: `schema` makes rows and filter expressions, `connection` makes the calls,
-`supervisor` keeps the connection. This module gives each call its time limit and reports its outcome to the supervisor. No caller
+Strategy: `milvus_collection` reads and writes, `connection` makes the calls, `supervisor` keeps the connection. This module gives each call its time limit and reports its outcome to the supervisor. No caller
 waits for a store that is known to be unavailable.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from datetime import datetime
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 from semrouter_memory.config import MilvusConfig, secret
 from semrouter_memory.errors import StoreUnavailableError
 from semrouter_memory.events import StoreFailed
-from semrouter_memory.model import EmbeddedMemory, Hit, Memory, MemoryType, Page, Reach, Scope, Vector
+from semrouter_memory.model import Reach, Scope
 from semrouter_memory.ports import Observer
 from semrouter_memory.resilience import Backoff
 from semrouter_memory.store import schema
-from semrouter_memory.store.collection_admin import SCAN_BATCH, CollectionAdmin, pages_by_key
-from semrouter_memory.store.connection import WINDOW, MilvusConnection, SearchQuery, StoreTarget, connect
+from semrouter_memory.store.connection import EmptyCollection, MilvusConnection, StoreTarget, connect
 from semrouter_memory.store.lite import LiteServer
 from semrouter_memory.store.lite_file import ensure_free
 from semrouter_memory.store.location import LiteFile, locate
-from semrouter_memory.store.schema import ListingPosition, Row, Selection
+from semrouter_memory.store.milvus_collection import MilvusCollection, ResultT
+from semrouter_memory.store.schema import Row
 from semrouter_memory.store.supervisor import ConnectionSupervisor
 from semrouter_memory.store.write_ahead import RWLock, TombstonesOf, WriteAhead, finished_in_thread, journal_of
-
-ResultT = TypeVar("ResultT")
-
-_BATCH = 200
-"""Rows in one write: 200 of the largest stay below the 64 MiB that a server takes in one message."""
-
-_KEYS_BATCH = 1_000
-"""Keys in one expression."""
-
-OWNER_BATCH = 256
-"""Rows with vectors in one answer of Milvus Lite, whose time for one grows faster than their number: 10,000 rows take
-0.5 s in answers of 200, 1.6 s in answers of 2,000."""
 
 _COMPACT_SECONDS = 60.0
 """A server's flush waits for its storage."""
 
 
-class MilvusStore:
-    """Implements `MemoryReader` and `MemoryWriter`.
+class MilvusStore(MilvusCollection):
+    """Implements `MemoryReader` and `MemoryWriter` for the memories.
 
     Args:
         data_dir: holds Milvus Lite's file when the configuration names no place.
@@ -77,7 +62,8 @@ class MilvusStore:
         )
         location = self._target.location
         self._lite = LiteServer(location.path) if isinstance(location, LiteFile) else None
-        self._writes = RWLock()
+        super().__init__(config.collection, dimension=config.dimension, is_lite=self._lite is not None, writes=RWLock())
+        self._secondaries: list[SecondaryCollection] = []
         self._ahead = WriteAhead(
             journal=journal_of(self._target, data_dir),
             lock=self._writes,
@@ -112,123 +98,24 @@ class MilvusStore:
         if self._lite is not None:
             await asyncio.to_thread(self._lite.stop)
 
-    # -- MemoryReader --------------------------------------------------------------------------------------------------
-
     @property
     def available(self) -> bool:
         return self._supervisor.is_up
 
-    async def search(
-        self,
-        scope: Scope,
-        vector: Vector,
-        *,
-        limit: int,
-        now: datetime,
-        types: frozenset[MemoryType] | None = None,
-        reach: Reach = Reach.RECALL,
-        fresh: bool = False,
-        text: str = "",
-    ) -> list[Hit]:
-        """Same as the port's. While Milvus Lite's file is compacted or copied, words are not searched."""
-        if limit < 1 or types == frozenset():
-            return []
-        selection = Selection(scope=scope, reach=reach, active_at=now, types=types)
-        # Searching words reads Lite's file, which is locked then.
-        with self._writes.try_shared() as may_read_file:
-            query = SearchQuery(
-                vector=vector,
-                terms=schema.asked_terms(text) if may_read_file else "",
-                expression=schema.filter_expression(selection),
-                limit=limit,
-                fresh=fresh,
-            )
-            found = await self._ask("search", partial(MilvusConnection.search, query=query))
-        return [Hit(schema.memory_from(scope, row), cosine, cosine) for row, cosine in found]
-
-    async def get(self, scope: Scope, memory_id: str) -> Memory | None:
-        selection = Selection(scope=scope, reach=Reach.ALL, ids=[memory_id])
-        rows = await self._query(selection, schema.READ_COLUMNS)
-        return schema.memory_from(scope, rows[0]) if rows else None
-
-    async def page(
-        self,
-        scope: Scope,
-        *,
-        limit: int,
-        cursor: str = "",
-        types: frozenset[MemoryType] | None = None,
-        reach: Reach = Reach.ALL,
-        now: datetime | None,
-        oldest_first: bool = False,
-    ) -> Page:
-        """Same as the port's. Milvus does not sort: this reads the id and time of each memory not listed yet.
-
-        That is 60 ms for 20,000 memories on Lite; a server takes 200 ms for a time tick, twice.
-        """
-        after = schema.decode_cursor(cursor) if cursor else None
-        if limit < 1 or types == frozenset():
-            return Page((), "")
-        selection = Selection(
-            scope=scope,
-            reach=reach,
-            active_at=now,
-            types=types,
-            created_until=after.created_at if after else None,
+    def secondary(self, suffix: str) -> "SecondaryCollection":
+        """Another collection at the same place, for the same embedding, named after this one."""
+        added = SecondaryCollection(
+            f"{self._name}_{suffix}",
+            self,
+            ensure_free=self._ensure_free,
+            dimension=self._dimension,
+            is_lite=self._is_lite,
+            writes=self._writes,
         )
-        positions = map(schema.position_of, await self._read_all(selection))
-        page, further = schema.listed(positions, limit=limit, after=after, oldest_first=oldest_first)
-        return Page(await self._at(scope, page), further)
+        self._secondaries.append(added)
+        return added
 
-    async def predecessors(self, scope: Scope, memory_ids: Sequence[str]) -> list[Memory]:
-        found: list[Row] = []
-        for newer in _batches([memory_id for memory_id in dict.fromkeys(memory_ids) if memory_id], _KEYS_BATCH):
-            selection = Selection(scope=scope, reach=Reach.ALL, superseded_by=newer)
-            found += await self._read_all(selection, schema.READ_COLUMNS)
-        return [schema.memory_from(scope, row) for row in found]
-
-    def scan(self) -> AsyncIterator[Sequence[Memory]]:
-        return self.collections.scan(self.collections.current)
-
-    async def count(self, scope: Scope) -> int:
-        return await self._count(Selection(scope=scope, reach=Reach.ALL))
-
-    async def load_owner(self, scope: Scope, *, limit: int, now: datetime) -> list[EmbeddedMemory] | None:
-        """Same as the port's. On Lite 10 to 20 ms for 200 memories, 0.6 to 0.8 s for 10,000; other questions go in between.
-
-        A server takes 200 to 350 ms for each 500.
-        """
-        selection = Selection(scope=scope, reach=Reach.ALL, active_at=now)
-        batch = SCAN_BATCH if self._lite is None else OWNER_BATCH
-        found: list[EmbeddedMemory] = []
-        async for rows in self._pages(selection, schema.EMBEDDED_COLUMNS, limit=batch):
-            is_first = not found
-            found += (schema.embedded_from(scope, row) for row in rows)
-            if len(found) > limit or (is_first and len(rows) == batch and await self._count(selection) > limit):
-                return None
-        return found
-
-    async def _at(self, scope: Scope, positions: Sequence[ListingPosition]) -> tuple[Memory, ...]:
-        """The memories at these positions, in this order; one that was deleted meanwhile is left out."""
-        found: dict[str, Memory] = {}
-        for batch in _batches(positions, _KEYS_BATCH):
-            selection = Selection(scope=scope, reach=Reach.ALL, ids=[each.memory_id for each in batch])
-            rows = await self._query(selection, schema.READ_COLUMNS)
-            found |= {memory.id: memory for memory in (schema.memory_from(scope, row) for row in rows)}
-        return tuple(found[each.memory_id] for each in positions if each.memory_id in found)
-
-    # -- MemoryWriter --------------------------------------------------------------------------------------------------
-
-    async def upsert(self, scope: Scope, rows: Sequence[EmbeddedMemory]) -> None:
-        """Same as the port's.
-
-        Raises:
-            InvalidRequestError: a value is more than Milvus can hold; nothing was written.
-        """
-        encoded = [schema.row_from(scope, row, dimension=self._target.dimension) for row in rows]
-        unique = list({row["id"]: row for row in encoded}.values())
-        for batch in _batches(unique, _BATCH):
-            await self._upsert(batch)
+    # -- writes that are completed in spite of failures ----------------------------------------------------------------
 
     async def _upsert(self, rows: Sequence[Row]) -> None:
         connection = self._supervisor.connection()
@@ -259,29 +146,17 @@ class MilvusStore:
             raise
 
     async def delete(self, scope: Scope, memory_ids: Sequence[str]) -> int:
-        deleted = 0
-        for ids in _batches(list(dict.fromkeys(memory_ids)), _KEYS_BATCH):
-            await self._ahead.forget([schema.primary_key(scope, memory_id) for memory_id in ids])
-            rows = await self._query(Selection(scope=scope, reach=Reach.ALL, ids=ids), [schema.ID.name])
-            deleted += await self._delete_rows(rows)
-        return deleted
+        await self._ahead.forget([schema.primary_key(scope, memory_id) for memory_id in memory_ids])
+        return await super().delete(scope, memory_ids)
 
     async def delete_all(self, scope: Scope, reach: Reach) -> int:
         await self._ahead.forget_all(scope, reach)
-        rows = await self._read_all(Selection(scope=scope, reach=reach))
-        # An open write may be about to move one of them elsewhere.
-        await self._ahead.forget([row["id"] for row in rows])
-        return await self._delete_rows(rows)
+        return await super().delete_all(scope, reach)
 
     async def _delete_rows(self, rows: Sequence[Row]) -> int:
-        for batch in _batches([row["id"] for row in rows], _KEYS_BATCH):
-            await self._write("delete", partial(MilvusConnection.delete, keys=batch))
-        if rows and self._lite is None:
-            # A read that need not be fresh sees a server's deletion some tenths of a second later, but not after a fresh
-            # one: recall may be unable to read the tombstones (Redis is unavailable), and must not find the row any more.
-            gone = schema.keys_expression([rows[0]["id"]])
-            await self._ask("query", lambda store: store.query(gone, [schema.ID.name]))
-        return len(rows)
+        # An open write may be about to move one of them elsewhere.
+        await self._ahead.forget([row["id"] for row in rows])
+        return await super()._delete_rows(rows)
 
     # -- the files -----------------------------------------------------------------------------------------------------
 
@@ -297,7 +172,8 @@ class MilvusStore:
         if self._lite is not None:
             await self._alone(self._lite.compact)
         else:
-            await self._ask("compact", MilvusConnection.compact, seconds=_COMPACT_SECONDS)
+            for each in (self, *self._secondaries):
+                await each._ask("compact", MilvusConnection.compact, seconds=_COMPACT_SECONDS)  # noqa: SLF001 - of this kind
 
     async def backup(self, directory: Path) -> str:
         """Copy Milvus Lite's file and its open writes, as they are at one moment, into an existing directory.
@@ -318,42 +194,12 @@ class MilvusStore:
             for each in work:
                 await finished_in_thread(each)
 
-    # -- collections ---------------------------------------------------------------------------------------------------
-
-    @property
-    def collections(self) -> CollectionAdmin:
-        """All collections at this place."""
-        return CollectionAdmin(self._target.collection, self._ask, self._write)
-
     # -- asking --------------------------------------------------------------------------------------------------------
 
     async def _connect(self) -> MilvusConnection:
         # Milvus Lite reads its file then, and writes to it the first time.
         async with self._writes.shared():
             return await connect(self._target, self._lite)
-
-    async def _read_all(self, selection: Selection, columns: Sequence[str] = ("id", "created_at")) -> list[Row]:
-        """Every selected row, however many there are; by default its key and time of creation."""
-        return [row async for rows in self._pages(selection, columns, limit=WINDOW) for row in rows]
-
-    def _pages(self, selection: Selection, columns: Sequence[str], *, limit: int) -> AsyncIterator[list[Row]]:
-        return pages_by_key(
-            lambda after_key: self._query(selection, columns, after_key=after_key, limit=limit), limit=limit
-        )
-
-    async def _count(self, selection: Selection) -> int:
-        expression = schema.filter_expression(selection)
-        return await self._ask("query", lambda store: store.count(expression))
-
-    async def _query(
-        self, selection: Selection, columns: Sequence[str], *, after_key: str = "", limit: int = WINDOW
-    ) -> list[Row]:
-        expression = schema.filter_expression(selection, after_key=after_key)
-        return await self._ask("query", lambda store: store.query(expression, columns, limit=limit))
-
-    async def _write(self, operation: str, call: Callable[[MilvusConnection], Awaitable[ResultT]]) -> ResultT:
-        async with self._writes.shared():
-            return await self._ask(operation, call, writes=True)
 
     async def _ask(
         self,
@@ -363,7 +209,7 @@ class MilvusStore:
         seconds: float | None = None,
         writes: bool = False,
     ) -> ResultT:
-        """One call, in bounded time; the supervisor learns its outcome."""
+        """Same as the base's; the supervisor learns its outcome."""
         connection = self._supervisor.connection()
         bound = self._timeout_seconds if seconds is None else seconds
         try:
@@ -396,5 +242,54 @@ def _is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def _batches(values: Sequence[ResultT], size: int) -> Iterator[Sequence[ResultT]]:
-    return (values[start : start + size] for start in range(0, len(values), size))
+class SecondaryCollection(MilvusCollection):
+    """Another collection at the place of a store, with the same columns. The first write makes it; until then it is empty."""
+
+    def __init__(
+        self,
+        name: str,
+        store: MilvusStore,
+        *,
+        ensure_free: Callable[[int], None],
+        dimension: int,
+        is_lite: bool,
+        writes: RWLock,
+    ) -> None:
+        super().__init__(name, dimension=dimension, is_lite=is_lite, writes=writes)
+        self._store = store
+        self._ensure_free = ensure_free
+        self._opened: tuple[MilvusConnection, MilvusConnection] | None = None
+
+    @property
+    def available(self) -> bool:
+        return self._store.available
+
+    async def compact(self) -> None:
+        """Same as the store's, which takes in this collection."""
+        await self._store.compact()
+
+    async def _upsert(self, rows: Sequence[Row]) -> None:
+        self._ensure_free(len(rows))
+        await super()._upsert(rows)
+
+    async def _ask(
+        self,
+        operation: str,
+        call: Callable[[MilvusConnection], Awaitable[ResultT]],
+        *,
+        seconds: float | None = None,
+        writes: bool = False,
+    ) -> ResultT:
+        async def asked(connection: MilvusConnection) -> ResultT:
+            return await call(await self._collection(connection, make=writes))
+
+        return await self._store._ask(operation, asked, seconds=seconds, writes=writes)  # noqa: SLF001 - its own kind
+
+    async def _collection(self, connection: MilvusConnection, *, make: bool) -> MilvusConnection:
+        """The collection by the store's present connection."""
+        if self._opened is None or self._opened[0] is not connection:
+            opened = await connection.opened(self._name, make=make)
+            if isinstance(opened, EmptyCollection):
+                return opened
+            self._opened = connection, opened
+        return self._opened[1]

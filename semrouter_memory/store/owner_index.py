@@ -57,7 +57,7 @@ class OwnerIndex:
         rows: JSON arrays one after another; `row_ends` tells where each ends.
     """
 
-    user_id: str
+    owner: str
     project_ids: tuple[str, ...]
     keys: NDArray[np.uint64]
     created_at: NDArray[np.int64]
@@ -107,7 +107,7 @@ class OwnerIndex:
         return found
 
     def memory(self, position: int) -> Memory:
-        return _decoded_memory(self.user_id, self.encoded(position))
+        return _decoded_memory(self.owner, self.encoded(position))
 
     # -- updates -----------------------------------------------------------------------------------------------------
 
@@ -129,7 +129,7 @@ class OwnerIndex:
 
     def _changed(self, remains: NDArray[np.bool_], added: Sequence[EmbeddedMemory], *, label: Label) -> "OwnerIndex":
         added = sorted(added, key=_order)
-        other = build_index(self.user_id, added, label=label)
+        other = build_index(self.owner, added, label=label)
         staying = np.flatnonzero(remains)
         positions = self._insertion_points(staying, added) + np.arange(len(added))
         stays = np.ones(len(staying) + len(added), dtype=np.bool_)
@@ -149,7 +149,7 @@ class OwnerIndex:
         project_ids, codes = _joined_codes(self.project_ids, other.project_ids)
         rows, row_ends = _rows_at(origins, self, other)
         return OwnerIndex(
-            user_id=self.user_id,
+            owner=self.owner,
             project_ids=project_ids,
             projects=np.concatenate((self.projects, codes[other.projects]))[origins],
             words=self.words.changed(moved, [row.memory.searched for row in added], positions),
@@ -188,7 +188,7 @@ def unlabelled(_: Memory) -> int:
     return 0
 
 
-def build_index(user_id: str, rows: Sequence[EmbeddedMemory], *, label: Label = unlabelled) -> OwnerIndex:
+def build_index(owner: str, rows: Sequence[EmbeddedMemory], *, label: Label = unlabelled) -> OwnerIndex:
     """The index of these active memories of one owner."""
     rows = sorted(rows, key=_order)
     memories = [row.memory for row in rows]
@@ -201,7 +201,7 @@ def build_index(user_id: str, rows: Sequence[EmbeddedMemory], *, label: Label = 
         return np.fromiter(values, kind, len(memories))
 
     return OwnerIndex(
-        user_id=user_id,
+        owner=owner,
         project_ids=project_ids,
         keys=_keys([memory.id for memory in memories]),
         created_at=column((microseconds(memory.created_at) for memory in memories), np.int64),
@@ -278,7 +278,6 @@ def _row_of(memory: Memory) -> bytes:
     row = [
         memory.id,
         memory.scope.project_id,
-        memory.scope.agent_id,
         memory.type,
         # As the store keeps it.
         memory.content.encode("utf-8", "replace").decode(),
@@ -307,18 +306,18 @@ def _decoded(row: bytes) -> Any:
 
 
 @lru_cache(2_048)
-def _decoded_memory(user_id: str, encoded: bytes) -> Memory:
+def _decoded_memory(owner: str, encoded: bytes) -> Memory:
     """Two dozen memories are decoded for each request, of an active user often the same ones."""
-    return _memory(user_id, _decoded(encoded))
+    return _memory(owner, _decoded(encoded))
 
 
-def _memory(user_id: str, row: Sequence[Any]) -> Memory:
-    (memory_id, project_id, agent_id, kind, content, source, observed_at, created_at, updated_at, session_id) = row[:10]
-    expires_at, importance, metadata, superseded_by = row[10:]
+def _memory(owner: str, row: Sequence[Any]) -> Memory:
+    (memory_id, project_id, kind, content, source, observed_at, created_at, updated_at, session_id) = row[:9]
+    expires_at, importance, metadata, superseded_by = row[9:]
     created = time_from(created_at)
     return Memory(
         id=memory_id,
-        scope=Scope(user_id, project_id, agent_id),
+        scope=Scope.of_owner(owner, project_id),
         type=_KINDS_BY_NAME[kind],
         content=content,
         source=source,

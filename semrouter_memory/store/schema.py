@@ -2,11 +2,11 @@
 
 Isolation rests on three things, none of which trusts the database's expression parser:
 
-* Ids that come from outside (user, project, agent, session, memory) are stored percent-encoded, so all that ever stands
+* Ids that come from outside (owner, project, session, memory) are stored percent-encoded, so all that ever stands
   inside a literal is ASCII without quotes, backslashes, braces or control characters. JSON's escapes do not
   suffice: Milvus Lite does not undo the one for a newline and its like, so a row with such an id could not be found.
 * Every expression begins with the owner.
-* The primary key starts with a digest of the owner: one user cannot overwrite or delete another's row by knowing its id.
+* The primary key starts with a digest of the owner: one owner cannot overwrite or delete another's row by knowing its id.
 """
 
 import base64
@@ -30,11 +30,11 @@ from semrouter_memory.model import EmbeddedMemory, Memory, MemoryType, Reach, Sc
 Row: TypeAlias = dict[str, Any]
 """A row as Milvus takes and gives it: column name -> value."""
 
-VERSION = 2
+VERSION = 4
 """Of this schema; stored with the collection."""
 
-WITHOUT_WORDS = 1
-"""The same without `WORD_COLUMNS`: collections of earlier versions, and of servers that cannot search words."""
+WITHOUT_WORDS = 3
+"""The same without `WORD_COLUMNS`: collections on servers that cannot search words."""
 
 MAX_VARCHAR_BYTES = 65_535
 """Milvus's own bound on a text column, in UTF-8 bytes."""
@@ -70,9 +70,7 @@ EMBEDDING = Column("embedding", "FLOAT_VECTOR")
 COLUMNS = (
     ID,
     OWNER,
-    Column("user_id", "VARCHAR"),
     Column("project_id", "VARCHAR"),
-    Column("agent_id", "VARCHAR"),
     Column("session_id", "VARCHAR"),
     Column("type", "VARCHAR"),
     Column("content", "VARCHAR"),
@@ -94,11 +92,11 @@ LEXICAL = Column("lexical", "SPARSE_FLOAT_VECTOR")
 WORD_COLUMNS = (TERMS, LEXICAL)
 """What words are searched by, where the store can: the content's terms, and what BM25 makes of them. Never read."""
 
-READ_COLUMNS = tuple(column.name for column in COLUMNS if column.name not in {"owner", "user_id", "embedding"})
-"""The columns of a `Memory`. The caller knows the user, and the vector is not read."""
+READ_COLUMNS = tuple(column.name for column in COLUMNS if column.name not in {"owner", "embedding"})
+"""The columns of a `Memory`. The caller knows the owner, and the vector is not read."""
 
-SCAN_COLUMNS = ("user_id", *READ_COLUMNS)
-"""The same, of rows of many users."""
+SCAN_COLUMNS = ("owner", *READ_COLUMNS)
+"""The same, of rows of many owners."""
 
 EMBEDDED_COLUMNS = (*READ_COLUMNS, EMBEDDING.name)
 """What makes an `EmbeddedMemory`."""
@@ -277,9 +275,7 @@ def row_from(scope: Scope, embedded: EmbeddedMemory, *, dimension: int) -> Row:
     return {
         "id": _storable("id", primary_key(scope, memory.id)),
         "owner": stored_owner(scope),
-        "user_id": stored_id(scope.user_id),
         "project_id": _storable("project_id", stored_id(memory.scope.project_id)),
-        "agent_id": _storable("agent_id", stored_id(memory.scope.agent_id)),
         "session_id": _storable("session_id", stored_id(memory.session_id)),
         "type": memory.type.value,
         "content": content.decode(),
@@ -300,7 +296,7 @@ def memory_from(scope: Scope, row: Mapping[str, Any]) -> Memory:
     """The memory in a row that was selected within `scope`'s owner."""
     return Memory(
         id=memory_id_of(row),
-        scope=Scope(scope.user_id, read_id(row["project_id"]), read_id(row["agent_id"])),
+        scope=scope.in_project(read_id(row["project_id"])),
         type=MemoryType(row["type"]),
         content=row["content"],
         source=read_id(row["source"]),
@@ -331,14 +327,14 @@ def cosine(one: Vector, other: Any) -> float:
 def anyones_memories_from(rows: Iterable[Mapping[str, Any]]) -> list[Memory]:
     """The memories in rows of `SCAN_COLUMNS`, of every owner.
 
-    Left out are those of a user whose id is stored as a digest: their owner is unknown.
+    Left out are those of an owner whose id is stored as a digest: it is unknown.
     """
-    return [memory_from(Scope(read_id(row["user_id"])), row) for row in rows if not is_unnamed(row)]
+    return [memory_from(Scope.of_owner(read_id(row["owner"])), row) for row in rows if not is_unnamed(row)]
 
 
 def is_unnamed(row: Mapping[str, Any]) -> bool:
-    """Whether the row is one of a user whose id is stored as a digest."""
-    return bool(row["user_id"].startswith(_DIGEST))
+    """Whether the row is one of an owner whose id is stored as a digest."""
+    return bool(row["owner"].startswith(_DIGEST))
 
 
 def memory_id_of(row: Mapping[str, Any]) -> str:

@@ -13,19 +13,19 @@ last step, with the answer, is the turn that is accepted; it is never a repetiti
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
+from semrouter_memory.databases.columns import micros
 from semrouter_memory.model import Appended, AppendOutcome, Turn, TurnState
-from semrouter_memory.turn_log.bounds import BoundedTurn
-from semrouter_memory.turn_log.columns import (
+from semrouter_memory.turn_log.bounds import (
+    BoundedTurn,
     bounded_transcripts,
     dump_items,
     load_items,
-    micros,
     storable_texts,
     storable_tools,
 )
-from semrouter_memory.turn_log.digests import Digests, TurnPlacement, new_session_id
+from semrouter_memory.turn_log.digests import Digests, new_session_id
 from semrouter_memory.turn_log.rows import Content, SessionRow, TurnRow
 from semrouter_memory.turn_log.storage import Changes, View
 
@@ -61,14 +61,15 @@ class Surroundings:
         sequence: the next sequence number.
         deleted: a deletion of its scope covers the turn.
         previous: the turn that was answered by the response that this one continues.
-        session: where it goes; None for a new one.
+        session_id: where it goes; "" for a new transcript session.
+        session: the session of that id; None for a new one.
         repeated: what this turn repeats.
     """
 
     digests: Digests
     sequence: int = 0
     deleted: bool = False
-    place: TurnPlacement = field(default_factory=lambda: TurnPlacement("", named=False))
+    session_id: str = ""
     previous: TurnRow | None = None
     session: SessionRow | None = None
     partial: Partial | None = None
@@ -81,16 +82,16 @@ async def look_around(view: View, bound: BoundedTurn) -> Surroundings:
     if view.tombstones.covers_scope(turn.scope, micros(turn.observed_at)):
         return Surroundings(digests=digests, deleted=True)
     previous = await view.answered_by(turn.scope, turn.hints.previous_response_id)
-    place, session = await _place(view, turn, previous)
+    session_id, session = await _place(view, turn, previous)
     partial = await _partial(view, turn, previous, session)
     repeated = None
     if turn.complete and partial is None:
         newest = session.newest if session else 0
-        repeated = await _repeated(view, _own_keys(bound, digests, place, newest))
+        repeated = await _repeated(view, _own_keys(bound, digests, session_id, newest))
     return Surroundings(
         digests=digests,
         sequence=await view.rows.next_sequence(),
-        place=place,
+        session_id=session_id,
         previous=previous,
         session=session,
         partial=partial,
@@ -98,23 +99,23 @@ async def look_around(view: View, bound: BoundedTurn) -> Surroundings:
     )
 
 
-async def _place(view: View, turn: Turn, previous: TurnRow | None) -> tuple[TurnPlacement, SessionRow | None]:
-    """The first hint that is set decides."""
+async def _place(view: View, turn: Turn, previous: TurnRow | None) -> tuple[str, SessionRow | None]:
+    """The session's id, and the session if it exists. The first hint that is set decides."""
     scope, hints, digests = turn.scope, turn.hints, view.rows.digests
     if hints.explicit:
-        place = TurnPlacement(digests.session_id(scope, "header", hints.explicit), named=True)
+        session_id = digests.session_id(scope, "header", hints.explicit)
     elif hints.conversation_id:
-        place = TurnPlacement(digests.session_id(scope, "conversation", hints.conversation_id), named=True)
+        session_id = digests.session_id(scope, "conversation", hints.conversation_id)
     elif hints.previous_response_id:
         continued = await view.session(scope, previous.session_id) if previous else None
         if continued is not None and continued.scope == scope:
-            return TurnPlacement(continued.id, named=True), continued
+            return continued.id, continued
         # Derived from the response, so that several turns that continue it meet.
-        place = TurnPlacement(digests.session_id(scope, "response", hints.previous_response_id), named=True)
+        session_id = digests.session_id(scope, "response", hints.previous_response_id)
     else:
         found = await _transcript_session(view, turn)
-        return TurnPlacement(found.id if found else "", named=False), found
-    return place, await view.session(scope, place.session_id)
+        return found.id if found else "", found
+    return session_id, await view.session(scope, session_id)
 
 
 async def _transcript_session(view: View, turn: Turn) -> SessionRow | None:
@@ -154,10 +155,10 @@ _NEWEST = 2**62
 """Above every sequence number."""
 
 
-def _own_keys(bound: BoundedTurn, digests: Digests, place: TurnPlacement, after: int) -> list[str]:
+def _own_keys(bound: BoundedTurn, digests: Digests, session_id: str, after: int) -> list[str]:
     """By which a repetition of the turn is recognised."""
     turn, fingerprint = bound.turn, bound.fingerprint
-    return [*digests.request_keys(turn, fingerprint), *digests.position_keys(turn, place, fingerprint, after)]
+    return [*digests.request_keys(turn, fingerprint), *digests.position_keys(turn, session_id, fingerprint, after)]
 
 
 async def _repeated(view: View, keys: list[str]) -> Repeated | None:
@@ -186,13 +187,13 @@ def decide_append(
         return changes, Appended(AppendOutcome.FORGOTTEN)
     if around.repeated is not None:
         return changes, _repeat(changes, turn, around, around.repeated)
-    session = around.session or SessionRow(id=around.place.session_id or new_session_id(new_id()), scope=turn.scope)
+    session = around.session or SessionRow(id=around.session_id or new_session_id(new_id()), scope=turn.scope)
     row, content = _new_row(bound, around, session)
     digests = around.digests
     learned = dict.fromkeys(digests.answer_keys(turn), around.sequence)
     if turn.complete:
         # Where the turn does not say what came before, its repetition comes right after itself.
-        learned |= dict.fromkeys(_own_keys(bound, digests, around.place, around.sequence), around.sequence)
+        learned |= dict.fromkeys(_own_keys(bound, digests, around.session_id, around.sequence), around.sequence)
         changes.counts.update(accepted=1, waiting=1)
     if around.partial is not None:
         row, content = _merged(row, content, around.partial, turn, max_turn_chars)

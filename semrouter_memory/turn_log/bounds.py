@@ -1,15 +1,27 @@
 """A turn within its bounds. Pure.
 
 Strategy: texts are cut before anything is derived from them, in the same way on every replica, so that a repetition is
-recognised wherever it arrives. A client's names may be anything of any length: a digest replaces a long one.
+recognised wherever it arrives. Texts lose what SQLite cannot encode (lone surrogates). A client's names may be anything
+of any length: a digest replaces a long one.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 
-from semrouter_memory.model import SessionHints, Turn
-from semrouter_memory.turn_log.columns import dump_items, pack, storable, storable_texts, storable_tools
+import orjson
 
+from semrouter_memory.databases.columns import pack
+from semrouter_memory.model import Json, SessionHints, ToolUse, Turn
+
+MAX_SESSION_ID_CHARS = 128
+_MAX_TOOLS = 64
+_MAX_TOOL_NAME_CHARS = 128
+_MAX_OUTCOME_CHARS = 512
+_MAX_TRANSCRIPTS = 32
+_MAX_TRANSCRIPT_CHARS = 128
+_ITEMS_PER_TEXT = 4
+"""Items hold both sides of a turn and what its tools returned; a text is bounded to one of these parts."""
 _MAX_NAME_CHARS = 512
 _MAX_MODEL_CHARS = 128
 
@@ -64,3 +76,56 @@ def bounded_name(name: str) -> str:
     if len(name) <= _MAX_NAME_CHARS and storable(name, _MAX_NAME_CHARS) == name:
         return name
     return "long:" + blake2b(pack(name), digest_size=32).hexdigest()
+
+
+# -- the parts of a turn -----------------------------------------------------------------------------------------------
+
+
+def storable(text: str, max_chars: int) -> str:
+    """The beginning of the text, with a question mark for what is no character."""
+    text = text[:max_chars]
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
+def storable_texts(texts: Sequence[str], max_chars: int) -> list[str]:
+    """One turn's messages, together at most `max_chars`: the first ones are dropped, since the last ones are what is asked."""
+    last: list[str] = []
+    for text in reversed(texts):
+        if not max_chars:
+            break
+        if text:
+            last.append(storable(text, max_chars))
+            max_chars -= len(last[-1])
+    return last[::-1]
+
+
+def storable_tools(tools: Sequence[ToolUse]) -> list[ToolUse]:
+    return [
+        ToolUse(storable(tool.name, _MAX_TOOL_NAME_CHARS), storable(tool.outcome, _MAX_OUTCOME_CHARS))
+        for tool in tools[-_MAX_TOOLS:]
+    ]
+
+
+def bounded_transcripts(hashes: Sequence[str]) -> tuple[str, ...]:
+    """The last ones; what is no hash of this program is left out."""
+    found = [each for each in dict.fromkeys(hashes) if each.isascii() and 0 < len(each) <= _MAX_TRANSCRIPT_CHARS]
+    return tuple(found[-_MAX_TRANSCRIPTS:])
+
+
+def dump_items(items: Sequence[Json] | None, max_text_chars: int) -> bytes | None:
+    """None where they are not known, too long together, or no JSON that can be stored.
+
+    Args:
+        max_text_chars: the bound on one of a turn's texts.
+    """
+    if items is None:
+        return None
+    try:
+        value = orjson.dumps(items)
+    except TypeError:
+        return None
+    return value if len(value) <= _ITEMS_PER_TEXT * max_text_chars else None
+
+
+def load_items(value: bytes | None) -> tuple[Json, ...] | None:
+    return None if value is None else tuple(orjson.loads(value))

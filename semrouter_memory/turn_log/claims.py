@@ -16,8 +16,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
+from semrouter_memory.databases.columns import micros, moment
 from semrouter_memory.model import Claim, PendingSession, Scope, TurnState
-from semrouter_memory.turn_log.columns import micros, moment, storable
+from semrouter_memory.turn_log.bounds import storable
 from semrouter_memory.turn_log.rows import SessionRow, TurnRow
 from semrouter_memory.turn_log.storage import Changes, Rows, View, waiting_turns, with_contents
 
@@ -39,8 +40,7 @@ async def offered(rows: Rows, *, now: int, lease: timedelta, longest_back_off: t
     if purging:
         sessions = [exact for row in sessions if (exact := await _exact(rows, row, purging)).is_pending]
     sessions.sort(key=lambda row: (not row.waiting, row.oldest_waiting or row.newest))
-    until = [_back_off(row, now=now, longest=longest_back_off) for row in sessions]
-    return [replace(row, not_before=each).as_pending() for row, each in zip(sessions, until, strict=True)]
+    return [row.as_pending(not_before=_back_off(row, now=now, longest=longest_back_off)) for row in sessions]
 
 
 def _claimable(session: SessionRow, now: int, lease: timedelta) -> bool:
@@ -224,4 +224,4 @@ async def end_session(rows: Rows, scope: Scope, name: str) -> tuple[Changes, Pen
         changes.sessions.append(session)
         newest = (await rows.turns([session.newest])).get(session.newest)
         changes.updated += [replace(newest, ends=True)] if newest else []
-    return changes, session.as_pending()
+    return changes, session.as_pending(not_before=session.not_before)

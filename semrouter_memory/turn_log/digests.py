@@ -13,30 +13,16 @@ no position. Response ids never count, since some servers draw them from a thous
 
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 
+from semrouter_memory.databases.columns import pack
 from semrouter_memory.model import Scope, Turn
-from semrouter_memory.turn_log.columns import pack
 
 _SIZE = 16
 _CACHED_OWNERS = 1024
 _SESSION_PREFIX = "ses_"
 _MAX_SEQUENCE_DIGITS = 18
-
-
-@dataclass(frozen=True, slots=True)
-class TurnPlacement:
-    """Where a turn goes.
-
-    Attributes:
-        session_id: "" for a new transcript session, which gets its id when it is made.
-        named: the client names its session, or the chain does: the same turn can come to the same place again.
-    """
-
-    session_id: str
-    named: bool
 
 
 class Digests:
@@ -45,7 +31,7 @@ class Digests:
     def __init__(self, key: bytes) -> None:
         self._key = key
         self._turn_prefix = f"turn_{self.of('log').hex()[:12]}_"
-        self._owner = lru_cache(_CACHED_OWNERS)(lambda user_id: self.of("owner", user_id).hex())
+        self._owner = lru_cache(_CACHED_OWNERS)(lambda owner: self.of("owner", owner).hex())
 
     def of(self, kind: str, *parts: str) -> bytes:
         """`kind` (at most 16 ASCII characters) keeps the same parts apart in different uses."""
@@ -58,11 +44,11 @@ class Digests:
 
     def owner(self, scope: Scope) -> str:
         """What an owner's rows are marked with."""
-        return self._owner(scope.user_id)
+        return self._owner(scope.owner)
 
     def session_id(self, scope: Scope, kind: str, name: str) -> str:
         """The session that a client calls by that name: the same each time, and the name cannot be read from it."""
-        parts = (scope.user_id, scope.project_id, scope.agent_id, name)
+        parts = (scope.owner, scope.project_id, name)
         return _SESSION_PREFIX + self.of(kind, *parts).hex()
 
     def content_hash(self, content: str) -> str:
@@ -83,31 +69,32 @@ class Digests:
     # -- lookup keys ----------------------------------------------------------------------------------------------------
 
     def response_key(self, scope: Scope, response_id: str) -> str:
-        return self.of("response", scope.user_id, response_id).hex()
+        return self.of("response", scope.owner, response_id).hex()
 
     def transcript_key(self, scope: Scope, transcript_hash: str) -> str:
-        parts = (scope.user_id, scope.project_id, scope.agent_id, transcript_hash)
+        parts = (scope.owner, scope.project_id, transcript_hash)
         return self.of("transcript", *parts).hex()
 
     def request_keys(self, turn: Turn, fingerprint: Sequence[str]) -> list[str]:
         """Of the request itself, wherever it belongs."""
         names = (("request", turn.request_id), ("retry", turn.retry_of))
-        return [self.of(kind, turn.scope.user_id, name, *fingerprint).hex() for kind, name in names if name]
+        return [self.of(kind, turn.scope.owner, name, *fingerprint).hex() for kind, name in names if name]
 
-    def position_keys(self, turn: Turn, place: TurnPlacement, fingerprint: Sequence[str], after: int) -> list[str]:
+    def position_keys(self, turn: Turn, session_id: str, fingerprint: Sequence[str], after: int) -> list[str]:
         """Of the turn at its position; empty where a position cannot be repeated.
 
         Args:
+            session_id: where it goes; "" for a new transcript session, which gets its id when it is made.
             after: stands for what came before, where the turn does not say it: the sequence of the newest turn.
         """
         hints = turn.hints
         if hints.history_hash or hints.previous_response_id:
             before = ("known", hints.history_hash, hints.previous_response_id)
-        elif place.named:
+        elif hints.explicit or hints.conversation_id:
             before = ("newest", str(after), "")
         else:
             return []
-        return [self.of("place", place.session_id, *before, *fingerprint).hex()]
+        return [self.of("place", session_id, *before, *fingerprint).hex()]
 
     def answer_keys(self, turn: Turn) -> list[str]:
         """By which later turns continue this one."""

@@ -2,15 +2,16 @@
 
 import asyncio
 import uuid
-from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, TypedDict, TypeVar, Unpack
+from typing import Any, TypedDict, Unpack
 
+from semrouter_memory.databases.columns import micros, moment
+from semrouter_memory.databases.sqlite_database import Database
 from semrouter_memory.errors import MemoryServiceError
 from semrouter_memory.model import (
     Appended,
@@ -23,19 +24,17 @@ from semrouter_memory.model import (
     StoredChain,
     Tombstone,
     TurnState,
+    TurnTotals,
 )
 from semrouter_memory.ports import Clock, NewId
 from semrouter_memory.turn_log import claims, removal
 from semrouter_memory.turn_log.appending import decide_append, look_around
-from semrouter_memory.turn_log.bounds import BoundedTurn, bounded_name
-from semrouter_memory.turn_log.columns import MAX_SESSION_ID_CHARS, micros, moment, storable
+from semrouter_memory.turn_log.bounds import MAX_SESSION_ID_CHARS, BoundedTurn, bounded_name, storable
 from semrouter_memory.turn_log.hybrid_clock import HybridClock
 from semrouter_memory.turn_log.rows import TurnRow
-from semrouter_memory.turn_log.sqlite.database import Database
-from semrouter_memory.turn_log.storage import Changes, Decision, Rows, View, with_contents
+from semrouter_memory.turn_log.sqlite.schema import TURN_LOG_FILE
+from semrouter_memory.turn_log.storage import Changes, Rows, Storage, View, with_contents
 from semrouter_memory.turn_log.tombstones import OwnerTombstones
-
-T = TypeVar("T")
 
 _MAX_TURN_CHARS = 64_000
 
@@ -54,11 +53,11 @@ class LogSettings(TypedDict, total=False):
     longest_back_off: timedelta
 
 
-class StoredTurnLog(ABC):
-    """What every storage has in common (implements `Storage` with its subclasses)."""
+class StoredTurnLog(Storage):
+    """What every storage has in common."""
 
     def __init__(self, path: Path, *, clock: Clock, **settings: Unpack[LogSettings]) -> None:
-        self._database = Database(path)
+        self._database = Database(path, TURN_LOG_FILE)
         self._clock = clock
         self._times = HybridClock(clock)
         self._new_id = settings.get("new_id", lambda: uuid.uuid4().hex)
@@ -69,19 +68,13 @@ class StoredTurnLog(ABC):
 
     # -- the storage ---------------------------------------------------------------------------------------------------
 
-    @abstractmethod
-    async def change(self, operation: str, scope_or_owner: Scope | str, decide: Decision[T]) -> T: ...
-
-    @abstractmethod
-    async def read(self, operation: str, look: Callable[[Rows], Awaitable[T]]) -> T: ...
-
     async def erase(self) -> None:
         """Sync, and take what was deleted out of the local files, unless a reader prevents it for now."""
         await self._database.run("erase", self._database.erase)
 
     @property
     def damage(self) -> str:
-        return self._database.failures.damage
+        return self._database.damage
 
     async def backup(self, directory: Path) -> None:
         """Copy the local file. Redis is backed up by its own means."""
@@ -147,6 +140,9 @@ class StoredTurnLog(ABC):
 
         return await self.read("get_turn", look)
 
+    async def totals(self) -> TurnTotals:
+        return TurnTotals(**await self.read("totals", lambda rows: rows.counts()))
+
     # -- extracting ----------------------------------------------------------------------------------------------------
 
     async def pending(self) -> list[PendingSession]:
@@ -155,7 +151,11 @@ class StoredTurnLog(ABC):
             now = micros(self._clock.now())
             return await claims.offered(rows, now=now, lease=self._lease, longest_back_off=self._longest_back_off)
 
-        return await self.read("pending", look)
+        try:
+            return await self.read("pending", look)
+        finally:
+            # The local file is synced also while Redis is unavailable.
+            self._database.submit(self._database.checkpoint)
 
     async def claim(self, scope: Scope, session_id: str, *, lease: timedelta, context: int) -> Claim | None:
         self._lease = lease

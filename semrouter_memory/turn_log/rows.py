@@ -5,11 +5,13 @@ Times are microseconds since 1970. Texts arrive bounded and storable (see `bound
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import orjson
 
-from semrouter_memory.model import LoggedTurn, PendingSession, Scope, ToolUse, TurnState, joined
-from semrouter_memory.turn_log.columns import load_items, moment, pack, unpack
+from semrouter_memory.databases.columns import moment, pack, unpack
+from semrouter_memory.model import LoggedTurn, OwnerKind, PendingSession, Scope, ToolUse, TurnState, joined
+from semrouter_memory.turn_log.bounds import load_items
 
 _OPEN = frozenset({TurnState.WAITING, TurnState.DEAD})
 
@@ -132,7 +134,7 @@ class SessionRow:
             last_observed_at=max((row.observed_at for row in rows), default=self.last_observed_at),
         )
 
-    def as_pending(self) -> PendingSession:
+    def as_pending(self, *, not_before: int | None) -> PendingSession:
         return PendingSession(
             scope=self.scope,
             session_id=self.id,
@@ -140,7 +142,7 @@ class SessionRow:
             rules_pending=self.rules_pending,
             remember=self.remember,
             last_observed_at=moment(self.last_observed_at),
-            not_before=None if self.not_before is None else moment(self.not_before),
+            not_before=None if not_before is None else moment(not_before),
             unsummarised=self.unsummarised,
             ended=self.ended,
         )
@@ -163,13 +165,16 @@ def turn_row(value: bytes) -> TurnRow:
 
 def session_value(row: SessionRow) -> bytes:
     scope = row.scope
-    packed = Scope(_packed(scope.user_id), _packed(scope.project_id), _packed(scope.agent_id))
+    packed = Scope(_packed(scope.owner_id), _packed(scope.project_id), scope.kind)
     return orjson.dumps(replace(row, scope=packed))
 
 
+# The pending ones are read once a second, and nearly all of them are as they were.
+@lru_cache(16_384)
 def session_row(value: bytes) -> SessionRow:
     values = orjson.loads(value)
-    return SessionRow(**{**values, "scope": Scope(*map(_unpacked, values["scope"].values()))})
+    owner_id, project_id, kind = values["scope"].values()
+    return SessionRow(**{**values, "scope": Scope(_unpacked(owner_id), _unpacked(project_id), OwnerKind(kind))})
 
 
 def _packed(identifier: str) -> str:

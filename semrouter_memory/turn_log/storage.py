@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias, TypeVar
 
 from semrouter_memory.model import LoggedTurn, Scope, TurnState
-from semrouter_memory.turn_log.columns import MAX_SESSION_ID_CHARS, storable
+from semrouter_memory.turn_log.bounds import MAX_SESSION_ID_CHARS, storable
 from semrouter_memory.turn_log.digests import Digests
 from semrouter_memory.turn_log.rows import Content, SessionRow, TurnRow, logged
 from semrouter_memory.turn_log.tombstones import OwnerTombstones, TombstoneChange
@@ -97,6 +97,10 @@ class Rows(Protocol):
 
     async def latest_time(self) -> int: ...
 
+    async def counts(self) -> dict[str, int]:
+        """The durable totals, by the names of `TurnTotals`."""
+        ...
+
 
 async def waiting_turns(rows: Rows, session: SessionRow) -> list[TurnRow]:
     """The session's waiting turns, oldest first."""
@@ -126,14 +130,14 @@ class View:
     async def session(self, scope: Scope, session_id: str) -> SessionRow | None:
         """The owner's session of that id."""
         found = (await self.rows.sessions([session_id])).get(session_id) if session_id else None
-        return found if found is not None and found.scope.user_id == scope.user_id else None
+        return found if found is not None and found.scope.owner == scope.owner else None
 
     async def named(self, scope: Scope, name: str) -> SessionRow | None:
         """The owner's session that a client calls by that name, or whose id it is."""
         digests = self.rows.digests
         ids = [digests.session_id(scope, kind, name) for kind in ("header", "conversation")]
         found = await self.rows.sessions([*ids, storable(name, MAX_SESSION_ID_CHARS)])
-        return next((row for row in found.values() if row.scope.user_id == scope.user_id), None)
+        return next((row for row in found.values() if row.scope.owner == scope.owner), None)
 
     async def found_by(self, key: str) -> list[TurnRow]:
         return self.visible(await self.rows.found_by(key))

@@ -8,16 +8,17 @@ A deletion is one or two named fields, each with its time:
     c:<hash>:<project>       one statement, however it is written (`Digests.content_hash`)
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TypeAlias
 
+from semrouter_memory.databases.columns import micros, pack
 from semrouter_memory.model import Memory, Reach, Scope, Tombstone
-from semrouter_memory.turn_log.columns import micros, pack
 from semrouter_memory.turn_log.rows import TurnRow
 
 _EVERYTHING, _PROJECT, _MEMORY, _CONTENT = b"e", b"p:", b"m:", b"c:"
-_MAX_CACHED_OWNERS = 1024
+CACHED_OWNERS = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,33 +72,8 @@ class OwnerTombstones:
         return max(self.fields.get(_EVERYTHING, -1), self.fields.get(_PROJECT + pack(project_id), -1))
 
 
-class TombstoneCache:
-    """The deletions of the owners that were asked for last, each with the version that they were read at."""
-
-    def __init__(self, content_hash: Callable[[str], str]) -> None:
-        self._content_hash = content_hash
-        self._known: dict[str, tuple[int | bytes, OwnerTombstones]] = {}
-        self.empty = OwnerTombstones(content_hash=content_hash)
-
-    def get(self, owner: str) -> tuple[int | bytes | None, OwnerTombstones]:
-        """The version and the deletions as they were read last; None and no deletions for an unknown owner."""
-        if owner not in self._known:
-            return None, self.empty
-        self._known[owner] = entry = self._known.pop(owner)
-        return entry
-
-    def put(self, owner: str, version: int | bytes, fields: Mapping[bytes, int]) -> OwnerTombstones:
-        deletions = OwnerTombstones(content_hash=self._content_hash, fields=fields)
-        self._known.pop(owner, None)
-        self._known[owner] = version, deletions
-        if len(self._known) > _MAX_CACHED_OWNERS:
-            del self._known[next(iter(self._known))]
-        return deletions
-
-    def drop(self, owner: str) -> OwnerTombstones:
-        """Same as `put`, of an owner without deletions."""
-        self._known.pop(owner, None)
-        return self.empty
+TombstoneCache: TypeAlias = MutableMapping[str, tuple[int | bytes, OwnerTombstones]]
+"""The deletions of owners, each with the version that they were read at."""
 
 
 @dataclass(frozen=True, slots=True)

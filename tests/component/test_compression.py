@@ -29,8 +29,9 @@ from semrouter_memory.exchange.events import (
     ResponseHeaders,
 )
 from semrouter_memory.exchange.exchange import Exchange
-from semrouter_memory.exchange.policy import ExchangeSettings, RouteSettings
+from semrouter_memory.exchange.policy import RouteSettings
 from semrouter_memory.exchange.replies import NeedRecall, ReplaceBody
+from semrouter_memory.exchange.turns import ExchangeSettings
 from semrouter_memory.model import (
     AppendOutcome,
     CompressionReason,
@@ -48,10 +49,10 @@ from semrouter_memory.recall.vector_search import HybridSearch
 from semrouter_memory.retain import quotes
 from semrouter_memory.retain.intake import cleaned
 from semrouter_memory.retain.redact import without_secrets
+from semrouter_memory.state.sqlite import SqliteStateStore
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.transport.request_phase import RequestPhase
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
-from semrouter_memory.turn_log.sqlite.state import SqliteStateStore
 
 pytest_plugins = ("tests.model_fixture",)
 

@@ -91,6 +91,19 @@ async def test_each_kind_of_text_gets_its_prefix(load: Load) -> None:
     assert (await embedder.embed_passages(["red"]))[0] == pytest.approx(unit(1, 14, 5))
 
 
+async def test_a_passage_that_was_a_query_a_moment_ago_is_not_read_again(load: Load) -> None:
+    """What a request asked with, the worker that learns from it embeds again; another prefix makes another text of it."""
+    embedder = load()
+    asked = await embedder.embed_query("red")
+    (again,), (red, green) = [await embedder.embed_passages(texts) for texts in (["red"], ["red", "green"])]
+    assert again is asked
+    assert red is asked
+    assert green != pytest.approx(red)
+    assert await embedder.embed_query("red") is not asked
+    embedder = load(query_prefix="query: ")
+    assert (await embedder.embed_passages(["red"]))[0] != pytest.approx(await embedder.embed_query("red"))
+
+
 async def test_segments_are_given_to_a_model_that_asks_for_them(directory: Path, load: Load) -> None:
     write_model(directory, TABLE, "token_type_ids")
     assert await load().embed_query("red") == pytest.approx(unit(1, 9, 0))
@@ -211,13 +224,13 @@ async def test_a_query_is_being_embedded_when_its_caller_goes_on(load: Load, mon
             begun.append(self)
             super().set()
 
-    def embed(_: str) -> npt.NDArray[np.float32]:
+    def read(_: str) -> tuple[npt.NDArray[np.float32], bool]:
         end.wait(5)
-        return unit(1, 9, 0)
+        return unit(1, 9, 0), False
 
     monkeypatch.setattr(onnx_embedder, "_BEGINNING_SECONDS", 5)
     monkeypatch.setattr(onnx_embedder, "Event", Beginning)
-    monkeypatch.setattr(embedder, "_embed", embed)
+    monkeypatch.setattr(embedder, "_read", read)
     first = asyncio.create_task(embedder.embed_query("red"))
     await asyncio.sleep(0)
     assert len(begun) == 1

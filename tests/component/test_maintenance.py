@@ -32,10 +32,10 @@ from semrouter_memory.model import (
 )
 from semrouter_memory.ports import OwnerLocks
 from semrouter_memory.retain.redact import Redaction
+from semrouter_memory.state.in_process import InProcessOwnerLocks
+from semrouter_memory.state.sqlite import SqliteStateStore
 from semrouter_memory.store.in_memory import InMemoryStore
-from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
-from semrouter_memory.turn_log.sqlite.state import SqliteStateStore
 from tests.hashed import HashedEmbedder
 from tests.memory_service import deletion_service, memory_service
 from tests.unit.maintenance.parts import (
@@ -778,7 +778,7 @@ async def test_an_owner_who_cannot_be_looked_after_keeps_nobody_else_from_it(
     upsert = house.store.upsert
 
     async def refusing(scope: Scope, rows: Sequence[EmbeddedMemory]) -> None:
-        if scope.user_id == "alice":
+        if scope.owner_id == "alice":
             raise InvalidRequestError("metadata is longer than 65536 bytes", field="metadata")
         await upsert(scope, rows)
 
@@ -808,7 +808,7 @@ async def test_an_owner_who_cannot_be_swept_keeps_no_other_from_it(
     delete = house.store.delete
 
     async def refusing(scope: Scope, memory_ids: Sequence[str]) -> int:
-        if scope.user_id == "alice":
+        if scope.owner_id == "alice":
             raise RuntimeError("a bug")
         return await delete(scope, memory_ids)
 

@@ -9,10 +9,10 @@ from semrouter_memory.config import AgeingConfig, MilvusConfig
 from semrouter_memory.maintenance.run import MaintenanceRun
 from semrouter_memory.maintenance.sweep import Sweeper
 from semrouter_memory.model import Scope, Tombstone
+from semrouter_memory.state.in_process import InProcessOwnerLocks
+from semrouter_memory.state.sqlite import SqliteStateStore
 from semrouter_memory.store.milvus import MilvusStore
-from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
-from semrouter_memory.turn_log.sqlite.state import SqliteStateStore
 from tests.memory_service import deletion_service
 from tests.store_observer import StoreObserver
 from tests.unit.maintenance.parts import BOB, EMBEDDER, NOW, SteppingClock, aged, keep
@@ -36,7 +36,7 @@ async def test_a_sweep_deletes_from_milvus_what_it_judged_and_nothing_else(tmp_p
             store,
             aged("expired", expires_at=NOW, importance=0.3, metadata={"turn_ids": ["t1"], "note": "früher"}),
             aged("history", superseded_at=NOW, superseded_by="expired"),
-            aged("kept", scope=Scope("alice", "apollo", "agent-7"), expires_at=NOW + timedelta(days=1)),
+            aged("kept", scope=Scope("alice", "apollo"), expires_at=NOW + timedelta(days=1)),
             aged("older", days=8, scope=BOB),
             aged("newer", days=7, scope=BOB),
             aged("deleted", scope=BOB),

@@ -5,7 +5,6 @@
 
 import asyncio
 import json
-import logging
 import uuid
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +16,6 @@ from typing import Any
 import httpx
 import pytest
 import pytest_asyncio
-import structlog
 from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as AsgiScope
 
@@ -30,12 +28,12 @@ from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.model import EmbeddedMemory, Memory, MemoryType, Reach, Scope, SessionHints, Turn, Usage
 from semrouter_memory.retain.redact import redact
 from semrouter_memory.stack.http import local_client
+from semrouter_memory.state.in_process import InProcessOwnerLocks
+from semrouter_memory.state.sqlite import SqliteStateStore
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.telemetry import logs
 from semrouter_memory.telemetry.metrics import Metrics
-from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
-from semrouter_memory.turn_log.sqlite.state import SqliteStateStore
 from tests.hashed import HashedEmbedder
 from tests.memory_service import memory_service
 
@@ -241,7 +239,7 @@ async def test_a_memory_from_its_beginning_to_its_end(house: House) -> None:
         stored = await alice.post("/v1/memory", json=body)
         assert stored.status_code == 201
         memory = stored.json()
-        assert memory["user_id"] == "alice"
+        assert memory["owner"] == "user:alice"
         assert memory["source"] == "api"
         one = f"/v1/memory/{memory['id']}"
         assert (await alice.get(one)).json() == memory
@@ -431,7 +429,7 @@ async def test_deleting_by_user_and_by_project(house: House) -> None:
         await alice.delete(f"/v1/memory/{single.id}")
         assert await left() == ["", "trip", "trip", "work"]
         answer = await alice.delete("/v1/memory", params={"user_id": "alice", "project_id": "trip"})
-        expected = {"object": "memory.deleted", "user_id": "alice", "project_id": "trip", "deleted": 2}
+        expected = {"object": "memory.deleted", "owner": "user:alice", "project_id": "trip", "deleted": 2}
         assert answer.json() == expected
         assert await left() == ["", "work"]
         answer = await alice.delete("/v1/memory", params={"user_id": "alice"})
@@ -659,7 +657,7 @@ async def test_an_operator_acts_for_a_user_whom_they_name(house: House) -> None:
         assert [row["id"] for row in listed] == [memory.id]
         assert (await operator.get(f"/v1/memory/{memory.id}", params=as_bob)).status_code == 404
         stored = await operator.post("/v1/memory", params=as_bob, json={"content": "User likes coffee"})
-        assert stored.json()["user_id"] == "bob"
+        assert stored.json()["owner"] == "user:bob"
         assert (await operator.delete("/v1/memory", params=as_alice)).json()["deleted"] == 1
         for answer in (
             await operator.get("/v1/memory"),
@@ -768,14 +766,11 @@ async def test_a_shared_secret_keeps_everybody_else_out(house: House) -> None:
 
 
 @pytest.fixture
-def log_text() -> Iterator[StringIO]:
+def log_text() -> StringIO:
     """Everything that the process logs, at the most talkative level."""
-    root, stream = logging.getLogger(), StringIO()
-    handlers, level = root.handlers[:], root.level
+    stream = StringIO()
     logs.configure(TelemetryConfig(log_level="DEBUG"), stream=stream)
-    yield stream
-    root.handlers[:], root.level, logging.raiseExceptions = handlers, level, True
-    structlog.reset_defaults()
+    return stream
 
 
 async def test_no_content_reaches_the_log(log_text: StringIO, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -968,11 +963,11 @@ async def test_an_import_crosses_users_only_when_both_are_named(house: House) ->
             await bob.post("/v1/memory/import", content=lines),
             await operator.post("/v1/memory/import", params={"user_id": "bob"}, content=lines),
         ):
-            assert [each["param"] for each in refused.json()["errors"]] == ["user_id"]
+            assert [each["param"] for each in refused.json()["errors"]] == ["owner"]
         assert (await bob.get("/v1/memory")).json()["data"] == []
         taken = await bob.post("/v1/memory/import", params={"from_user": "alice"}, content=lines)
         assert taken.json()["imported"] == 1
-        assert [each["user_id"] for each in (await bob.get("/v1/memory")).json()["data"]] == ["bob"]
+        assert [each["owner"] for each in (await bob.get("/v1/memory")).json()["data"]] == ["user:bob"]
         assert len((await alice.get("/v1/memory")).json()["data"]) == 1
 
 

@@ -27,12 +27,12 @@ from semrouter_memory.manage.server import serve_http
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.model import Claim, Scope, SessionHints, Turn
 from semrouter_memory.retain.redact import Redaction
+from semrouter_memory.state.in_process import InProcessOwnerLocks
+from semrouter_memory.state.sqlite import SqliteStateStore
 from semrouter_memory.store.milvus import MilvusStore
-from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
-from semrouter_memory.turn_log.sqlite.state import SqliteStateStore
 from tests.hashed import HashedEmbedder
-from tests.memory_service import NoRecordings, deletion_service, memory_service
+from tests.memory_service import NoRecordings, deletion_service, knowledge_service, memory_service
 from tests.store_observer import StoreObserver
 
 ALICE = Scope("alice")
@@ -127,6 +127,14 @@ async def living_in(directory: Path, sockets: Path) -> AsyncIterator[House]:
             collections=store.collections,
             backup=Backup(turn_log=log, state=state, store=store, file_lock=deletion.file_lock),
             recordings=NoRecordings(),
+            knowledge=knowledge_service(
+                store=store.secondary("knowledge"),
+                embedder=embedder,
+                turn_log=log,
+                state=state,
+                locks=locks,
+                clock=clock,
+            ),
         ),
     )
     _prepare(sockets)

@@ -17,10 +17,10 @@ from semrouter_memory.manage.http import Readiness, create_operator_api, create_
 from semrouter_memory.manage.server import serve_http
 from semrouter_memory.retain.redact import Redaction
 from semrouter_memory.stack.llm import StandInLlm
+from semrouter_memory.state.in_process import InProcessOwnerLocks
+from semrouter_memory.state.sqlite import SqliteStateStore
 from semrouter_memory.store.in_memory import InMemoryStore
-from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
-from semrouter_memory.turn_log.sqlite.state import SqliteStateStore
 from tests.hashed import HashedEmbedder
 from tests.memory_service import memory_service
 
@@ -197,6 +197,10 @@ async def test_the_operators_port_is_asked_with_the_token(run: Run, sidecar: Pat
     assert "tea" in (await operate("list", "--user", "alice")).output
     assert "tea" not in (await operate("list", "--user", "bob")).output
     assert "forgot 1" in (await operate("forget-all", "--yes", "--user", "alice")).output
+    await operate("add", "Meetings are on Monday", "--owner", "org:acme")
+    assert "Monday" in (await operate("list", "--owner", "org:acme")).output
+    assert "Monday" not in (await operate("list", "--user", "acme")).output
+    assert "forgot 1" in (await operate("forget-all", "--yes", "--owner", "org:acme")).output
     assert isinstance((await operate("list")).exception, InvalidRequestError)
 
 

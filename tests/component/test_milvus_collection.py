@@ -124,11 +124,11 @@ async def test_a_collection_that_is_dropped_under_us_is_made_again(
 
 
 def _make_without_words(file: Path, *rows: Memory) -> None:
-    """A collection as the first versions made it, in every detail, with these memories in it."""
+    """A collection as a server without words gets it, in every detail, with these memories in it."""
     text = {"datatype": DataType.VARCHAR, "max_length": 65_535}
-    description = MilvusClient.create_schema(description='{"schema": 1, "embedding": "mini"}')
+    description = MilvusClient.create_schema(description='{"schema": 3, "embedding": "mini"}')
     description.add_field("id", is_primary=True, **text)
-    for name in ("owner", "user_id", "project_id", "agent_id", "session_id", "type", "content", "source"):
+    for name in ("owner", "project_id", "session_id", "type", "content", "source"):
         description.add_field(name, **text)
     for name in ("observed_at", "created_at", "updated_at", "superseded_at"):
         description.add_field(name, DataType.INT64)
@@ -149,7 +149,7 @@ def _make_without_words(file: Path, *rows: Memory) -> None:
 
 
 async def test_a_collection_without_words_keeps_working_without_them(tmp_path: Path) -> None:
-    """One that an earlier version made: nothing is migrated, nothing fails, only the vectors are searched."""
+    """Of a server that cannot search them: nothing is migrated, nothing fails, only the vectors are searched."""
     file = tmp_path / "milvus.db"
     await asyncio.to_thread(_make_without_words, file, memory(ALICE))
     for n in range(1, 3):

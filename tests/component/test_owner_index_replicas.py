@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from semrouter_memory.config import MilvusConfig, RedisConfig
+from semrouter_memory.databases.redis_connection import RedisConnection
 from semrouter_memory.model import EmbeddedMemory, Reach, Scope
 from semrouter_memory.ports import MemoryIndex
 from semrouter_memory.recall import deadline
+from semrouter_memory.state.in_process import InProcessOwnerVersions
+from semrouter_memory.state.redis_owner_versions import RedisOwnerVersions, version_key
 from semrouter_memory.store.milvus import MilvusStore
-from semrouter_memory.turn_log.in_process import InProcessOwnerVersions
-from semrouter_memory.turn_log.redis.connection import RedisConnection
-from semrouter_memory.turn_log.redis.owner_versions import RedisOwnerVersions, version_key
 from tests.indexed_store import IndexedStore
 from tests.memories import DIMENSION, NOW, embedded, memory, vector
 from tests.redis_server import RedisServer

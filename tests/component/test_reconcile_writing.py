@@ -28,8 +28,8 @@ from semrouter_memory.model import (
 from semrouter_memory.ports import MemoryReader
 from semrouter_memory.retain.reconciling.llm_adjudicator import LlmAdjudicator
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter, Written
+from semrouter_memory.state.in_process import InProcessOwnerLocks, SureHold
 from semrouter_memory.store.in_memory import InMemoryStore
-from semrouter_memory.turn_log.in_process import InProcessOwnerLocks, SureHold
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 from tests.hashed import HashedEmbedder
 

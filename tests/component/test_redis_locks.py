@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from semrouter_memory.errors import LockLostError
+from semrouter_memory.databases.redis_connection import Argument, RedisConnection
+from semrouter_memory.errors import LockLostError, UnavailableError
 from semrouter_memory.model import Scope, Tombstone
-from semrouter_memory.turn_log.redis.connection import Argument, RedisConnection
-from semrouter_memory.turn_log.redis.locks import RedisOwnerLocks
+from semrouter_memory.state.redis_locks import RedisOwnerLocks
 from tests.redis_server import RedisServer
 from tests.replicas import Installation, until
 
@@ -169,7 +169,9 @@ class TestWhileRedisIsSlow:
             deleted = Tombstone(scope=ALICE, at=now, memory_id="m", content_hash=two.log.content_hash(statement))
             await two.log.tombstone(deleted)
             answers = held_back_pings(one.connection)
-            one.connection._suspect()
+            with pytest.raises(UnavailableError, match="slow"):
+                async with one.connection.within(0):
+                    await asyncio.sleep(1)
             assert not (await one.log.tombstones(ALICE)).forbids(ALICE, statement, now)
             asyncio.get_running_loop().call_later(0.2, answers.set)
             async with locks.hold(ALICE) as hold:

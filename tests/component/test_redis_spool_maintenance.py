@@ -34,7 +34,7 @@ async def test_under_steady_traffic_the_first_turns_leave_all_the_same(shared: I
                 number = next(numbers)
                 replica.log.append(a_turn(f"turn {number}", request=str(number)), remember=False)
             with closing(sqlite3.connect(replica.spool)) as spool:
-                return spool.execute("SELECT 1 FROM spool WHERE key = 1").fetchone() is None
+                return spool.execute("SELECT 1 FROM spool WHERE number = 1").fetchone() is None
 
         await until(first_is_gone_while_others_come)
         assert replica.errors == []

@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from redis import Redis
 
+from semrouter_memory.databases.redis_connection import RedisConnection
 from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.model import Reach, Scope, Usage
-from semrouter_memory.turn_log.redis.connection import RedisConnection
-from semrouter_memory.turn_log.redis.state import RedisStateStore
+from semrouter_memory.state.redis import RedisStateStore
 from tests.contract.turn_logs import ALICE, SteppedClock
 from tests.raising import raising
 from tests.redis_server import RedisServer

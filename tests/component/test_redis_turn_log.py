@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
+from semrouter_memory.databases.redis_connection import RedisConnection
 from semrouter_memory.errors import ConfigurationError, TurnLogError
 from semrouter_memory.model import AppendOutcome, Memory, MemoryType, Reach, Scope, Tombstone, TurnTotals
 from semrouter_memory.resilience import Backoff
 from semrouter_memory.turn_log.redis import forwarder
-from semrouter_memory.turn_log.redis.connection import RedisConnection
 from semrouter_memory.turn_log.redis.log import RedisTurnLog
 from tests.contract.turn_logs import ALICE, BOB, START, a_turn, append, claimed
 from tests.redis_server import RedisServer
@@ -340,7 +340,7 @@ class TestForgetting:
         self, installation: Installation, own_redis_server: RedisServer
     ) -> None:
         secret = "xylophone"
-        eve = Scope(f"{secret}-eve", f"{secret}-project", f"{secret}-agent")
+        eve = Scope(f"{secret}-eve", f"{secret}-project")
         server = own_redis_server
         async with installation.replica(started=False) as replica, installation.replica("two", started=False) as two:
             for number in range(40):

@@ -22,10 +22,10 @@ from semrouter_memory.manage.operator_routes import OperatorContext
 from semrouter_memory.manage.server import serve_http
 from semrouter_memory.model import EmbeddedMemory, Memory, Reach, Scope, Tombstone
 from semrouter_memory.retain.redact import Redaction
+from semrouter_memory.state.in_process import InProcessOwnerLocks
+from semrouter_memory.state.sqlite import SqliteStateStore
 from semrouter_memory.store.milvus import MilvusStore
-from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
-from semrouter_memory.turn_log.sqlite.state import SqliteStateStore
 from tests.hashed import HashedEmbedder
 from tests.memories import NOW, memory
 from tests.memory_service import NoRecordings, deletion_service, memory_service
@@ -42,7 +42,7 @@ LATER = NOW + timedelta(hours=1)
 MEMORIES = (
     memory(ALICE, "mem_1", content="user likes tea", metadata={"turn_ids": ["t1"], "nested": {"b": 1.5, "a": None}}),
     replace(memory(ALICE, "mem_0", content="user likes coffee", superseded_at=NOW), superseded_by="mem_1"),
-    memory(Scope("alice", "apollo", "agent"), "mem_2", content="budget is $", expires_at=NOW - timedelta(days=400)),
+    memory(Scope("alice", "apollo"), "mem_2", content="budget is $", expires_at=NOW - timedelta(days=400)),
     memory(BOB, "mem_1", content="user lives in berlin", metadata={"asserted_at": LATER.isoformat()}),
 )
 
@@ -94,6 +94,7 @@ class Place:
             service = memory_service(
                 **parts, deletion=deletion, new_id=lambda: uuid.uuid4().hex, redact=Redaction, config=ManagementConfig()
             )
+            nothing: Any = None  # no test asks for documents
             api = create_operator_api(
                 service,
                 identity=IdentityConfig(),
@@ -108,6 +109,7 @@ class Place:
                     backup=Backup(turn_log=self.log, state=state, store=store, file_lock=deletion.file_lock),
                     collections=store.collections,
                     recordings=NoRecordings(),
+                    knowledge=nothing,
                 ),
             )
             server = await serve_http(api, f"unix:{self.directory}/o.sock")
@@ -136,7 +138,7 @@ async def write(store: MilvusStore, *memories: Memory) -> None:
 
 
 async def everything(store: MilvusStore, name: str) -> dict[tuple[str, str], Memory]:
-    return {(each.scope.user_id, each.id): each async for batch in store.collections.scan(name) for each in batch}
+    return {(each.scope.owner, each.id): each async for batch in store.collections.scan(name) for each in batch}
 
 
 @pytest.fixture(params=["lite", "server"])
@@ -154,7 +156,7 @@ async def test_every_memory_is_copied_as_it_was_and_found_by_the_new_embedding(p
     async with place.sidecar() as store:
         report = await place.copied()
         assert (report["imported"], report["skipped"], report["refused"]) == (4, 0, 0)
-        expected = {(each.scope.user_id, each.id): each for each in MEMORIES}
+        expected = {(each.scope.owner, each.id): each for each in MEMORIES}
         assert await everything(store, place.new_name) == expected == await everything(store, place.old_name)
         (query,) = await NEW.embed_passages(["user likes tea"])
         hits = await store.search(ALICE, query, limit=1, now=NOW, reach=Reach.ALL, fresh=True)
@@ -167,7 +169,7 @@ async def test_deleted_memories_stay_deleted_and_newer_versions_win(place: Place
     await place.log.tombstone(Tombstone(scope=ALICE, at=LATER, memory_id="mem_0"))
     async with place.sidecar() as store:
         assert (await place.copied())["imported"] == 3
-        assert ("alice", "mem_0") not in await everything(store, place.new_name)
+        assert ("user:alice", "mem_0") not in await everything(store, place.new_name)
         (vector,) = await NEW.embed_passages(["x"])
         newer = replace(MEMORIES[0], content="user likes rye", updated_at=LATER)
         await store.upsert(ALICE, [EmbeddedMemory(newer, vector)])
@@ -177,7 +179,7 @@ async def test_deleted_memories_stay_deleted_and_newer_versions_win(place: Place
     async with place.sidecar() as store:
         assert (await place.copied())["imported"] == 1
         found = await everything(store, place.new_name)
-        assert (found["alice", "mem_1"], found[BOB.user_id, "mem_1"]) == (newer, changed)
+        assert (found["user:alice", "mem_1"], found[BOB.owner, "mem_1"]) == (newer, changed)
 
 
 async def test_an_interrupted_copy_is_repeated(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

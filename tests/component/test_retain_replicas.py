@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from semrouter_memory.config import RetainConfig
+from semrouter_memory.databases.redis_connection import RedisConnection
 from semrouter_memory.model import MemoryType, SessionHints, SessionKey, ToolUse, Turn, TurnTotals
 from semrouter_memory.retain.pipeline import Retainer
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
-from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
-from semrouter_memory.turn_log.redis.connection import RedisConnection
+from semrouter_memory.state.in_process import InProcessOwnerLocks
 from semrouter_memory.turn_log.redis.log import RedisTurnLog
 from tests.hashed import HashedEmbedder
 from tests.redis_server import RedisServer

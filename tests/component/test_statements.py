@@ -65,7 +65,7 @@ class Installation:
         self._retainer.intake.accept(
             Turn(
                 scope=self.user, hints=SessionHints(explicit=session), user_texts=(text,), assistant_text=answer,
-                observed_at=self._clock.now(), request_id=f"{self.user.user_id}-{self._clock.now()}",
+                observed_at=self._clock.now(), request_id=f"{self.user.owner}-{self._clock.now()}",
             )
         )  # fmt: skip
         await work(self._retainer, self._woken)

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from semrouter_memory.databases.redis_connection import RedisConnection
 from semrouter_memory.ports import StateStore
-from semrouter_memory.turn_log.redis.connection import RedisConnection
+from semrouter_memory.state.redis import RedisStateStore
+from semrouter_memory.state.sqlite import SqliteStateStore
 from semrouter_memory.turn_log.redis.log import RedisTurnLog
-from semrouter_memory.turn_log.redis.state import RedisStateStore
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
-from semrouter_memory.turn_log.sqlite.state import SqliteStateStore
 from tests.contract.turn_logs import SteppedClock, WholeTurnLog
 from tests.redis_server import RedisServer
 

@@ -1,6 +1,8 @@
 """Pairs of owners that one could take for each other: by eye, by normalisation, by a wildcard, a separator, a quotation."""
 
-from semrouter_memory.model import Scope
+from itertools import permutations
+
+from semrouter_memory.model import OwnerKind, Scope
 
 _IDS = {
     "composed": ("vi\u0301ctim", "v\u00edctim"),
@@ -46,9 +48,15 @@ _IDS = {
 
 PAIRS = {name: (Scope(one), Scope(other)) for name, (one, other) in _IDS.items()} | {
     "separator": (Scope("x:y", "z"), Scope("x", "y:z")),
-    "length": (Scope("cd", "e", "f"), Scope("c", "de", "f")),
+    "length": (Scope("cd", "e"), Scope("c", "de")),
     "swapped": (Scope("project", "user"), Scope("user", "project")),
+    "kind in the id": (Scope("org:acme"), Scope("acme", kind=OwnerKind.ORGANISATION)),
+    "kind in the id of another kind": (Scope("user:acme", kind=OwnerKind.AGENT), Scope("acme")),
+}
+PAIRS |= {
+    f"{one} and {other}": (Scope(f"{one}{other}", kind=one), Scope(f"{one}{other}", kind=other))
+    for one, other in permutations(OwnerKind, 2)
 }
 """(intruder, resident); no two of all these are the same owner."""
 
-assert len({scope.user_id for pair in PAIRS.values() for scope in pair}) == 2 * len(PAIRS)
+assert len({scope.owner for pair in PAIRS.values() for scope in pair}) == 2 * len(PAIRS)

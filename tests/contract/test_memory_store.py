@@ -17,10 +17,11 @@ from semrouter_memory.config import MilvusConfig
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.model import EmbeddedMemory, Memory, MemoryType, Reach, Scope
 from semrouter_memory.ports import MemoryReader, MemoryWriter
-from semrouter_memory.store import milvus
+from semrouter_memory.store import milvus_collection
 from semrouter_memory.store.collection_admin import SCAN_BATCH
 from semrouter_memory.store.in_memory import InMemoryStore
-from semrouter_memory.store.milvus import OWNER_BATCH, MilvusStore
+from semrouter_memory.store.milvus import MilvusStore
+from semrouter_memory.store.milvus_collection import OWNER_BATCH
 from semrouter_memory.store.schema import Row, Selection
 from tests.memories import DIMENSION, NOW, embedded, memory, vector
 from tests.milvus_server import MilvusServer
@@ -149,7 +150,7 @@ async def write(store: Store, *memories: Memory) -> None:
 
 async def test_a_memory_comes_back_as_it_was_written(store: Store, user: Scope) -> None:
     """Every field, times to the microsecond, numbers to the bit, metadata as JSON."""
-    scope = replace(user, project_id="hawaii/2026", agent_id="planner")
+    scope = replace(user, project_id="hawaii/2026")
     written = Memory(
         id="mem_whole",
         scope=scope,
@@ -331,7 +332,7 @@ async def test_a_memory_of_another_owner_is_not_written(store: Store, user: Scop
 
 async def test_the_same_id_is_another_memory_for_another_user(store: Store, user: Scope) -> None:
     """Nobody overwrites or deletes a row by knowing its id."""
-    other = Scope(f"{user.user_id}-other")
+    other = Scope(f"{user.owner_id}-other")
     await write(store, memory(user, content="mine"))
     await write(store, memory(other, content="theirs"))
     assert await store.delete(other, ["mem_1"]) == 1
@@ -490,7 +491,7 @@ async def test_words_find_only_what_the_question_is_about(store: Store, user: Sc
         memory(user, "mem_episode", content="zebra three", kind=MemoryType.EPISODIC),
         memory(user, "mem_superseded", content="zebra four", superseded_at=NOW),
         memory(user, "mem_expired", content="zebra five", expires_at=NOW),
-        memory(Scope(f"{user.user_id}-other"), "mem_theirs", content="zebra six"),
+        memory(Scope(f"{user.owner_id}-other"), "mem_theirs", content="zebra six"),
     )
 
     async def ids(scope: Scope, reach: Reach, types: frozenset[MemoryType] | None = None) -> set[str]:
@@ -510,7 +511,7 @@ async def test_another_owners_better_memories_do_not_crowd_out_ones_own(
     store: Store, user: Scope, *, searches_words: bool
 ) -> None:
     """The filter comes before the limit."""
-    other = Scope(f"{user.user_id}-other")
+    other = Scope(f"{user.owner_id}-other")
     await store.upsert(other, [embedded(memory(other, f"mem_{n}", content="walrus walrus")) for n in range(300)])
     await write_haystack(store, user, "User once met a walrus in the harbour of a small town far up in the north")
     hits = await store.search(user, vector(0), limit=3, now=NOW, fresh=True, text="walrus")
@@ -676,14 +677,14 @@ async def test_an_owner_is_read_with_every_active_memory_and_its_vector(store: S
     """Of every project, as it was written; no history, nothing expired, nothing of others; from within any project."""
     active = [
         memory(user, "mem_own", metadata={"deep": [1, "é"]}),
-        memory(replace(user, project_id="a", agent_id="planner"), "mem_a", kind=MemoryType.EPISODIC),
+        memory(replace(user, project_id="a"), "mem_a", kind=MemoryType.EPISODIC),
         memory(replace(user, project_id='b"\\'), 'mem"b', expires_at=NOW + timedelta(microseconds=1)),
     ]
     await write(
         store,
         memory(user, "mem_superseded", superseded_at=NOW + timedelta(days=1)),
         memory(user, "mem_expired", expires_at=NOW),
-        memory(Scope(f"{user.user_id}-other"), "mem_theirs"),
+        memory(Scope(f"{user.owner_id}-other"), "mem_theirs"),
     )
     await store.upsert(user, [embedded(one, number) for number, one in enumerate(active)])
     loaded = await store.load_owner(replace(user, project_id="c"), limit=3, now=NOW)
@@ -720,7 +721,7 @@ async def test_vectors_of_too_many_memories_are_not_read(
 ) -> None:
     """Also where even their keys take several answers."""
     for name, value in (("WINDOW", 20), ("OWNER_BATCH", 10), ("SCAN_BATCH", 10)):
-        monkeypatch.setattr(milvus, name, value)
+        monkeypatch.setattr(milvus_collection, name, value)
     await store.upsert(user, [embedded(memory(user, f"mem_{n:02}"), n) for n in range(50)])
     read, query = 0, MilvusStore._query
 
@@ -747,7 +748,7 @@ def superseded(one: Memory, by: str) -> Memory:
 async def test_predecessors_are_what_a_memory_superseded_directly(store: Store, user: Scope) -> None:
     """In whatever project, expired ones too, of this owner alone, and one step back only."""
     elsewhere = replace(user, project_id="hawaii")
-    stranger = Scope(f"not-{user.user_id}")
+    stranger = Scope(f"not-{user.owner_id}")
     first = superseded(memory(user, "mem_1"), "mem_2")
     second = superseded(memory(elsewhere, "mem_2", expires_at=NOW - timedelta(days=1)), 'mem"3')
     twin = superseded(memory(user, "mem_2b"), 'mem"3')
@@ -766,7 +767,7 @@ async def test_predecessors_are_what_a_memory_superseded_directly(store: Store, 
 
 
 async def test_all_of_an_owners_memories_are_counted(store: Store, user: Scope) -> None:
-    stranger = Scope(f"not-{user.user_id}")
+    stranger = Scope(f"not-{user.owner_id}")
     await write(
         store,
         *(memory(user, f"mem_{number}") for number in range(3)),
@@ -777,7 +778,7 @@ async def test_all_of_an_owners_memories_are_counted(store: Store, user: Scope) 
     assert await store.count(user) == 5
     await store.delete(user, ["mem_2"])
     assert await store.count(user) == 4
-    assert await store.count(Scope(f"nobody-{user.user_id}")) == 0
+    assert await store.count(Scope(f"nobody-{user.owner_id}")) == 0
 
 
 async def test_many_predecessors_are_all_found(store: Store, user: Scope) -> None:
@@ -799,7 +800,7 @@ async def test_a_page_may_hold_history_and_what_has_expired(store: Store, user: 
 
 async def test_a_scan_gives_every_memory_of_every_owner_once(store: Store, user: Scope) -> None:
     """More than come in one answer, history and expired ones included, each as it was written."""
-    users = [user, Scope(f'{user.user_id}"\\ é', "proj/ect", "agent"), Scope(f"{user.user_id}-third")]
+    users = [user, Scope(f'{user.owner_id}"\\ é', "proj/ect"), Scope(f"{user.owner_id}-third")]
     written = [
         memory(one, f"mem_{number:04d}", content=f"fact {number}") for one in users for number in range(SCAN_BATCH // 2)
     ]
@@ -807,10 +808,10 @@ async def test_a_scan_gives_every_memory_of_every_owner_once(store: Store, user:
     written[1] = replace(written[1], expires_at=NOW - timedelta(days=1))
     for one in users:
         await store.upsert(one, [embedded(each) for each in written if each.scope == one])
-    names = {one.user_id for one in users}
-    seen = [one async for batch in store.scan() for one in batch if one.scope.user_id in names]
+    names = {one.owner for one in users}
+    seen = [one async for batch in store.scan() for one in batch if one.scope.owner in names]
     assert len(seen) == len(written)
-    assert {(one.scope.user_id, one.id): one for one in seen} == {(one.scope.user_id, one.id): one for one in written}
+    assert {(one.scope.owner, one.id): one for one in seen} == {(one.scope.owner, one.id): one for one in written}
 
 
 async def test_compacting_changes_nothing_that_is_there(store: Store, user: Scope) -> None:

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 import pytest
 
 from semrouter_memory.config import RedisConfig
+from semrouter_memory.databases.redis_connection import RedisConnection
 from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.model import Scope
+from semrouter_memory.state.in_process import InProcessOwnerVersions
+from semrouter_memory.state.redis_owner_versions import RedisOwnerVersions, version_key
 from semrouter_memory.store.owner_versions import OwnerVersions
-from semrouter_memory.turn_log.in_process import InProcessOwnerVersions
-from semrouter_memory.turn_log.redis.connection import RedisConnection
-from semrouter_memory.turn_log.redis.owner_versions import RedisOwnerVersions, version_key
 from tests.raising import raising
 from tests.redis_server import RedisServer
 
@@ -64,7 +64,7 @@ class TestNumbers:
 
     async def test_all_of_an_owners_projects_have_one(self, replicas: Replicas) -> None:
         here, _ = replicas
-        assert (await here.advance(Scope("alice", "work", "agent")))[1] == await here.current(ALICE)
+        assert (await here.advance(Scope("alice", "work")))[1] == await here.current(ALICE)
 
     async def test_others_have_another(self, replicas: Replicas) -> None:
         here, _ = replicas

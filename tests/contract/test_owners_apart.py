@@ -16,10 +16,10 @@ import pytest_asyncio
 from semrouter_memory.config import MilvusConfig
 from semrouter_memory.model import AppendOutcome, EmbeddedMemory, LoggedTurn, Memory, Reach, Scope, Tombstone, Usage
 from semrouter_memory.ports import StateStore
+from semrouter_memory.state.in_process import InProcessOwnerLocks, InProcessOwnerVersions
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.store.owner_versions import OwnerVersions
-from semrouter_memory.turn_log.in_process import InProcessOwnerLocks, InProcessOwnerVersions
 from tests.contract.look_alikes import PAIRS
 from tests.contract.turn_logs import LEASE, START, WholeTurnLog, a_turn, append, claimed
 from tests.indexed_store import IndexedStore
@@ -90,7 +90,7 @@ async def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
 
 def _own(scope: Scope) -> list[EmbeddedMemory]:
     """A memory and the one that it superseded; the same ids and contents for everybody, but for a mark of the owner's."""
-    mark = scope.user_id[:8].encode("ascii", "backslashreplace").decode()
+    mark = scope.owner[:12].encode("ascii", "backslashreplace").decode()
     old = replace(memory(scope, "mem_old", content=f"budget of {mark}", superseded_at=NOW), superseded_by="mem_shared")
     return [EmbeddedMemory(one, vector(0)) for one in (old, memory(scope, "mem_shared", content=f"trip of {mark}"))]
 
@@ -132,7 +132,7 @@ async def test_no_operation_of_a_store_reaches_a_look_alike(store: Stored) -> No
     await asyncio.gather(*(store.upsert(scope, _own(scope)) for scope in residents))
     before = await asyncio.gather(*(_everything(store, scope) for scope in residents))
     for scope, found in zip(residents, before, strict=True):
-        assert {one.scope.user_id for one in found} == {scope.user_id}
+        assert {one.scope.owner for one in found} == {scope.owner}
         assert {one.content for one in found} == {each.memory.content for each in _own(scope)}
     await asyncio.gather(*(_intrude(store, intruder) for intruder, _ in PAIRS.values()))
     assert await asyncio.gather(*(_everything(store, scope) for scope in residents)) == before
@@ -142,13 +142,13 @@ async def test_no_operation_of_a_store_reaches_a_look_alike(store: Stored) -> No
 async def test_a_page_of_one_owner_leads_to_no_page_of_another(store: Stored) -> None:
     for intruder, resident in list(PAIRS.values())[:3]:
         one, other = (
-            replace(intruder, user_id=f"{intruder.user_id}1"),
-            replace(resident, user_id=f"{resident.user_id}1"),
+            replace(intruder, owner_id=f"{intruder.owner_id}1"),
+            replace(resident, owner_id=f"{resident.owner_id}1"),
         )
         await asyncio.gather(store.upsert(one, _own(one)), store.upsert(other, _own(other)))
         cursor = (await store.page(one, limit=1, now=None)).cursor
         page = await store.page(other, limit=10, now=None, cursor=cursor or "")
-        assert {found.scope.user_id for found in page.memories} <= {other.user_id}
+        assert {found.scope.owner for found in page.memories} <= {other.owner}
 
 
 # -- the turn log ------------------------------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ async def test_no_operation_of_a_turn_log_reaches_a_look_alike(
 
 async def _turns(log: WholeTurnLog, scope: Scope) -> list[LoggedTurn]:
     turns = await log.list_turns(scope=scope, states=None, limit=10)
-    assert {turn.scope.user_id for turn in turns} <= {scope.user_id}
+    assert {turn.scope.owner for turn in turns} <= {scope.owner}
     return turns
 
 

@@ -51,9 +51,9 @@ class TestValues:
 
     async def test_they_belong_to_user_and_project(self, state_store: StateStore) -> None:
         for scope in (ALICE, WORK, BOB):
-            await state_store.put(scope, "a", scope.project_id.encode() + scope.user_id.encode(), ttl=HOUR)
+            await state_store.put(scope, "a", scope.project_id.encode() + scope.owner_id.encode(), ttl=HOUR)
         assert await state_store.get(ALICE, ["a"]) == {"a": b"alice"}
-        assert await state_store.get(Scope("alice", "work", "some agent"), ["a"]) == {"a": b"workalice"}
+        assert await state_store.get(Scope("alice", "work"), ["a"]) == {"a": b"workalice"}
         assert await state_store.get(Scope("bob", "work"), ["a"]) == {}
 
     async def test_named_ones_can_be_dropped(self, state_store: StateStore) -> None:
@@ -73,7 +73,7 @@ class TestValues:
 
     @pytest.mark.parametrize("value", HOSTILE)
     async def test_hostile_names_are_only_names(self, state_store: StateStore, value: str) -> None:
-        scope = Scope(value, value, value)
+        scope = Scope(value, value)
         await state_store.put(BOB, "a", b"bob", ttl=HOUR)
         await state_store.put(scope, value, b"1", ttl=HOUR)
         await state_store.count_uses(scope, {value: 2}, at=START)

@@ -138,7 +138,7 @@ class TestSession:
 
     @pytest.mark.parametrize("value", HOSTILE)
     async def test_hostile_values_are_only_values(self, turn_log: WholeTurnLog, value: str) -> None:
-        scope = Scope(value, value, value)
+        scope = Scope(value, value)
         await accept(turn_log, a_turn("before", scope=BOB))
         by_all = a_turn(
             value,

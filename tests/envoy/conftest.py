@@ -36,7 +36,7 @@ OTHERS = [
     "User collects stamps",
 ]
 """Of few memories, recall shows more than of many."""
-_WITHIN_SECONDS = 15
+_WITHIN_SECONDS = 60
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.01, 0.1
 """What is to happen in the background is mostly a matter of milliseconds."""
 _UNHURRIED = {"deadline_ms": 2000}

@@ -16,6 +16,7 @@ import pytest_asyncio
 
 from .client import APIS, CHAT, RESPONSES, asking, behaving, streamed_without_envoy, streaming, told
 from .conftest import ALICE, BOB, Installation, installed, patient
+from .operator import ENVIRONMENT, operator
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -244,7 +245,9 @@ async def jwt_chain(tmp_path_factory: pytest.TempPathFactory, model_directory: P
     def own_keys(config: dict[str, Any]) -> None:
         filters(config)["envoy.filters.http.jwt_authn"]["providers"]["users"]["local_jwks"] = {"filename": str(keys)}
 
-    async with installed(directory, model_directory, chain="jwt.yaml", edit_envoy=own_keys) as on:
+    async with installed(
+        directory, model_directory, chain="jwt.yaml", edit_envoy=own_keys, environment=ENVIRONMENT
+    ) as on:
         yield on
 
 
@@ -280,3 +283,66 @@ async def test_a_claim_overwrites_a_forged_header(jwt_chain: Installation) -> No
     async with jwt_chain.http(token("bob"), headers={"x-authz-user-id": "alice"}) as http:
         assert "$10,000" not in (await http.post(CHAT, content=asking(CHAT, ASKED))).text
         assert (await http.get("/v1/memory")).json()["data"] == []
+
+
+# -- organisation and agent --------------------------------------------------------------------------------------------
+
+_POLICY = "Hotels above 300 euros a night need the approval of Ms Petrov"
+_LESSON = "When booking a hotel for a trip, check the cancellation terms first"
+_ASKS = "Who must approve a hotel of 350 euros a night for my trip?"
+
+
+async def test_members_recall_what_operators_and_administrators_write(jwt_chain: Installation) -> None:
+    on, member = jwt_chain, token("dora", org="acme")
+    async with operator(on) as http:
+        for owner, content in (("org:acme", _POLICY), ("agent:travel-bot", _LESSON)):
+            stored = await http.post("/v1/memory", params={"owner": owner}, json={"content": content})
+            assert stored.json()["owner"] == owner
+    told_member = await told(on, CHAT, _ASKS, key=member)
+    assert f"(organisation acme) {_POLICY}" in told_member
+    assert not {"x-memory-org", "x-memory-org-admin", "x-memory-agent"} & set(on.llm.last.headers)
+    assert "(agent" not in told_member
+    assert f"(agent travel-bot) {_LESSON}" in await told(on, CHAT, _ASKS, key=token("dora", agent="travel-bot"))
+    for outsider in (token("erin"), token("erin", org="acme2"), token("acme"), token("erin", agent="acme")):
+        assert "Petrov" not in await told(on, CHAT, _ASKS, key=outsider)
+
+
+async def test_only_administrators_reach_an_organisations_memories(jwt_chain: Installation) -> None:
+    on, of_acme = jwt_chain, {"owner": "org:acme"}
+    async with on.http(token("root", org_admin="acme")) as http:
+        stored = (await http.post("/v1/memory", params=of_acme, json={"content": "The office closes at 20:00"})).json()
+        path = f"/v1/memory/{stored['id']}"
+        assert (await http.get(path)).status_code == httpx.codes.NOT_FOUND, "it is not the user's"
+        changed = await http.patch(path, params=of_acme, json={"content": "The office closes at 21:00"})
+        assert changed.json()["content"].endswith("21:00")
+        assert "21:00" in (await http.get("/v1/memory/export", params=of_acme)).text
+    for other in (
+        token("dora", org="acme"),
+        token("eve", org_admin="acme2"),
+        token("acme"),
+        token("eve", org_admin=["acme"]),
+    ):
+        async with on.http(other, headers={"x-memory-org-admin": "acme"}) as http:
+            for method, at in (
+                ("GET", "/v1/memory"),
+                ("GET", path),
+                ("GET", "/v1/memory/export"),
+                ("DELETE", "/v1/memory"),
+                ("DELETE", path),
+            ):
+                assert (await http.request(method, at, params=of_acme)).status_code == httpx.codes.NOT_FOUND
+            assert (
+                await http.post("/v1/memory", params=of_acme, json={"content": "x"})
+            ).status_code == httpx.codes.NOT_FOUND
+    async with on.http(token("root", org_admin="acme")) as http:
+        assert (await http.delete("/v1/memory", params=of_acme)).json()["owner"] == "org:acme"
+        assert (await http.get("/v1/memory", params=of_acme)).json()["data"] == []
+
+
+@pytest.mark.parametrize("name", ["x-memory-org", "X-Memory-Org", "x_memory_org"])
+async def test_a_client_cannot_name_its_organisation(jwt_chain: Installation, name: str) -> None:
+    async with operator(jwt_chain) as http:
+        await http.post("/v1/memory", params={"owner": "org:umbrella"}, json={"content": _POLICY})
+    async with jwt_chain.http(token("eve"), headers={name: "umbrella"}) as http:
+        assert "Petrov" not in (await http.post(CHAT, content=asking(CHAT, _ASKS))).text
+    assert "Petrov" in await told(jwt_chain, CHAT, _ASKS, key=token("eve", org="umbrella"))

@@ -21,8 +21,9 @@ from semrouter_memory.exchange.events import (
     UnknownEvent,
 )
 from semrouter_memory.exchange.exchange import Exchange
-from semrouter_memory.exchange.policy import ExchangeSettings, RouteSettings
+from semrouter_memory.exchange.policy import RouteSettings
 from semrouter_memory.exchange.replies import Continue, NeedRecall, ReplaceBody, Reply, Silence, StreamBody
+from semrouter_memory.exchange.turns import ExchangeSettings
 from semrouter_memory.model import Reason, RecallResult
 
 MODES = st.sampled_from([None, *BodyMode])

@@ -214,9 +214,9 @@ class Interleavings(RuleBasedStateMachine):
                 with suppress(StoreUnavailableError):
                     await write
             finally:
-                self.writes[scope.user_id] -= 1
+                self.writes[scope.owner_id] -= 1
 
-        self.writes[scope.user_id] += 1
+        self.writes[scope.owner_id] += 1
         task = self.loop.create_task(finish())
         # So that one which is cancelled has begun.
         self.tasks.add(task)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semrouter_memory.config import MilvusConfig
-from semrouter_memory.model import Reach, Scope
+from semrouter_memory.model import OwnerKind, Reach, Scope
 from semrouter_memory.store.milvus import MilvusStore
 from tests.examples import examples
 from tests.memories import DIMENSION, NOW, embedded, memory, vector
@@ -36,15 +36,22 @@ async def store(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Milvu
 
 
 @settings(max_examples=examples(25))
-@given(scopes=st.lists(st.builds(Scope, hostile, hostile), min_size=2, max_size=4, unique_by=lambda one: one.user_id))
+@given(
+    scopes=st.lists(
+        st.builds(Scope, hostile, hostile, st.sampled_from(OwnerKind)),
+        min_size=2,
+        max_size=4,
+        unique_by=lambda one: one.owner,
+    )
+)
 async def test_everybody_finds_their_own_and_nothing_else(store: MilvusStore, scopes: list[Scope]) -> None:
     """By vector and by words, which are the same for everybody but for one number."""
     everybodys = "0 1 2 3"
     for number, scope in enumerate(scopes):
-        near, named = memory(scope, "mem_near", content=""), memory(scope, scope.user_id, content=str(number))
+        near, named = memory(scope, "mem_near", content=""), memory(scope, scope.owner_id, content=str(number))
         await store.upsert(scope, [embedded(near, 0), embedded(named, 1)])
     for number, scope in enumerate(scopes):
-        for text in ("", everybodys, scope.user_id):
+        for text in ("", everybodys, scope.owner_id):
             hits = await store.search(scope, vector(0), limit=1, now=NOW, text=text)
             assert all(hit.memory.scope == scope for hit in hits)
             found = [hit.memory.content for hit in hits]

@@ -200,7 +200,7 @@ class TurnLogMachine(RuleBasedStateMachine):
     def bury_scope(self, scope: Scope, reach: Reach) -> None:
         self.run(self.log.tombstone(Tombstone(scope=scope, at=self.now_, reach=reach)))
         for turn_id, own in self.scopes.items():
-            if own.user_id == scope.user_id and (reach is Reach.ALL or own.project_id == scope.project_id):
+            if own.owner == scope.owner and (reach is Reach.ALL or own.project_id == scope.project_id):
                 self.delete(turn_id)
 
     @rule(scope=st.sampled_from(SCOPES), data=st.data())
@@ -208,7 +208,7 @@ class TurnLogMachine(RuleBasedStateMachine):
         named = data.draw(st.lists(st.sampled_from([*self.where, "turn_x"]), max_size=3))
         self.run(self.log.tombstone(Tombstone(scope=scope, at=self.now_, memory_id="m"), turn_ids=named))
         for turn_id in named:
-            if turn_id in self.scopes and self.scopes[turn_id].user_id == scope.user_id:
+            if turn_id in self.scopes and self.scopes[turn_id].owner == scope.owner:
                 self.delete(turn_id)
 
     @rule(claim=claims, limit=st.integers(1, 3))
@@ -228,7 +228,7 @@ class TurnLogMachine(RuleBasedStateMachine):
         known = sorted({*self.sessions.values(), "unknown"})
         ended = self.run(self.log.end_session(scope, name or data.draw(st.sampled_from(known))))
         if ended is not None:
-            assert ended.scope.user_id == scope.user_id
+            assert ended.scope.owner == scope.owner
             self.announce(ended.session_id)
             assert (ended.unsummarised > 0) is ended.ended
 

@@ -115,7 +115,7 @@ class RowFactory:
 
 def _id(scope: Scope, candidate: Candidate) -> str:
     said = (candidate.form, candidate.content, candidate.context, candidate.asked)
-    return derived_id(scope.user_id, scope.project_id, *candidate.turn_ids, *said)
+    return derived_id(scope.owner, scope.project_id, *candidate.turn_ids, *said)
 
 
 def _provenance(candidate: Candidate) -> dict[str, Json]:

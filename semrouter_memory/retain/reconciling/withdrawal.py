@@ -73,8 +73,8 @@ class WithdrawalPlanner:
 
 
 def _is_of(memory: Memory, turn: LoggedTurn) -> bool:
-    of_user = memory.scope.user_id == turn.scope.user_id
-    return of_user and memory.session_id == turn.session_id and memory.ids("turn_ids") == (turn.id,)
+    of_owner = memory.scope.owner == turn.scope.owner
+    return of_owner and memory.session_id == turn.session_id and memory.ids("turn_ids") == (turn.id,)
 
 
 def _restored(old: Memory, gone: dict[str, Memory], now: datetime) -> Memory:

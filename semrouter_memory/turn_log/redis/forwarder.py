@@ -18,10 +18,10 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 
+from semrouter_memory.databases.redis_connection import RedisConnection, reported_as
 from semrouter_memory.errors import MemoryServiceError, TurnLogError
 from semrouter_memory.model import Appended, AppendOutcome, Scope
 from semrouter_memory.resilience import Backoff
-from semrouter_memory.turn_log.redis.connection import RedisConnection, reported_as
 from semrouter_memory.turn_log.redis.keys import Keys
 from semrouter_memory.turn_log.sqlite.spool import Spool, SpooledTurn
 
@@ -100,7 +100,7 @@ class Forwarder:
                 if self._held_since != self._connection.disturbances:
                     self._held.clear()
                     self._held_since = self._connection.disturbances
-                numbers = await self._arrived(run for run in await self._spool.runs() if run not in self._failed_runs)
+                numbers = await self.arrived(run for run in await self._spool.runs() if run not in self._failed_runs)
                 for run in numbers:
                     while turns := await self._spool.after(run, numbers[run], _BATCH):
                         for turn in turns:
@@ -117,7 +117,7 @@ class Forwarder:
             TurnLogError: Redis is unavailable.
         """
         await self.forward()
-        numbers = await self._arrived(await self._spool.runs())
+        numbers = await self.arrived(await self._spool.runs())
         while await self._spool.holds(numbers):
             if self._held:
                 await asyncio.sleep(self._held[0][0] - asyncio.get_running_loop().time())
@@ -160,10 +160,10 @@ class Forwarder:
 
     # -- what has arrived ----------------------------------------------------------------------------------------------
 
-    async def _arrived(self, runs: Iterable[str]) -> dict[str, int]:
+    async def arrived(self, runs: Iterable[str]) -> dict[str, int]:
         """The last number of each run that Redis has."""
         wanted = list(runs)
-        numbers = await self._connection.execute_all(("GET", self._keys.spool(run)) for run in wanted)
+        numbers = await self._connection.execute_all(("GET", self._keys("spool", run)) for run in wanted)
         return {run: int(number or 0) for run, number in zip(wanted, numbers, strict=True)}
 
     async def _remove_due(self, numbers: dict[str, int]) -> None:
@@ -179,7 +179,7 @@ class Forwarder:
         if not due:
             return
         over = {run: number for entry in due for run, number in entry.items()}
-        known = await self._arrived(over)
+        known = await self.arrived(over)
         if any(known[run] < number for run, number in over.items()):
             # Redis has lost some: the next pass sends them again.
             self._held.clear()

@@ -7,18 +7,19 @@ whether it is a repetition are found out there. Everything runs on the event loo
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar, Unpack
 
+from semrouter_memory.databases.columns import micros
+from semrouter_memory.databases.redis_connection import Command, RedisConnection, reported_as
 from semrouter_memory.errors import Service, TurnLogError, UnavailableError
 from semrouter_memory.model import Appended, AppendOutcome, PendingSession, Scope, Tombstone, Turn, TurnTotals
 from semrouter_memory.ports import Clock
 from semrouter_memory.turn_log.bounds import bounded
-from semrouter_memory.turn_log.columns import micros
 from semrouter_memory.turn_log.digests import Digests
 from semrouter_memory.turn_log.log import LogSettings, StoredTurnLog
-from semrouter_memory.turn_log.redis.connection import Command, RedisConnection, reported_as
 from semrouter_memory.turn_log.redis.forwarder import Forwarder
 from semrouter_memory.turn_log.redis.keys import Keys
 from semrouter_memory.turn_log.redis.rows import RedisRows
@@ -128,8 +129,8 @@ class RedisTurnLog(StoredTurnLog):
         if self._known is not None and self._asked_after == disturbances:
             return self._known
         proposed = self._key or secrets.token_bytes(_KEY_BYTES)
-        await self._connection.execute("SETNX", self._keys.digest_key, proposed)
-        key = bytes(await self._connection.execute("GET", self._keys.digest_key))
+        await self._connection.execute("SETNX", self._keys("key"), proposed)
+        key = bytes(await self._connection.execute("GET", self._keys("key")))
         if self._known is None or key != self._key:
             await self._spool.remember_digest_key(key)
             self._key, self._known = key, self._rows_under(key)
@@ -169,7 +170,7 @@ class RedisTurnLog(StoredTurnLog):
             UnavailableError: it did not arrive, or that is not known; to be sent again.
         """
         spooled = load(arriving.payload, arriving.scope) if arriving.payload is not None else None
-        arrived = self._keys.spool(arriving.run)
+        arrived = self._keys("spool", arriving.run)
         rows = await self._rows()
 
         async def work() -> tuple[list[Command], Appended | None]:
@@ -180,7 +181,7 @@ class RedisTurnLog(StoredTurnLog):
                 changes, appended = await self._appended(rows, spooled)
             commands = rows.commands(changes)
             if appended.outcome is AppendOutcome.FORGOTTEN and arriving.complete:
-                commands += [("HINCRBY", self._keys.totals, name, 1) for name in ("accepted", "deleted")]
+                commands += [("HINCRBY", self._keys("totals"), name, 1) for name in ("accepted", "deleted")]
             return [*commands, ("SET", arrived, arriving.number, "EX", _RUN_SECONDS)], appended
 
         owner = rows.digests.owner(arriving.scope)
@@ -198,11 +199,6 @@ class RedisTurnLog(StoredTurnLog):
             return OwnerTombstones(content_hash=self.content_hash)
         return await rows.tombstones_at_once(scope)
 
-    async def pending(self) -> list[PendingSession]:
-        with suppress(TurnLogError):
-            await self._database.run("checkpoint", self._database.checkpoint)
-        return await super().pending()
-
     async def end_session(self, scope: Scope, session: str) -> PendingSession | None:
         # The session may be there only when what is spooled has arrived.
         async with self._using("end_session"):
@@ -218,13 +214,11 @@ class RedisTurnLog(StoredTurnLog):
 
     async def totals(self) -> TurnTotals:
         """The counts of all replicas, and of what waits in this one's spool."""
-        async with self._using("totals") as rows, self._forwarder.pausing:
-            counted, forwarded = await rows.counts(*await self._spool.runs())
+        async with self._using("totals"), self._forwarder.pausing:
+            total = await super().totals()
             # What has arrived, and was not deleted from the spool before a crash, is counted there already.
-            spooled = await self._spool.accepted_after(forwarded)
-            for name in ("accepted", "waiting"):
-                counted[name] = counted.get(name, 0) + spooled
-            return TurnTotals(**counted)
+            spooled = await self._spool.accepted_after(await self._forwarder.arrived(await self._spool.runs()))
+            return replace(total, accepted=total.accepted + spooled, waiting=total.waiting + spooled)
 
     async def compact(self) -> None:
         """Take what was deleted out of the spool file, and ask Redis to rewrite its append-only file without it.

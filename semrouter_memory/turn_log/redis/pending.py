@@ -7,7 +7,7 @@ last look, they are read whole again, a few at a time, since the event loop has 
 
 import asyncio
 
-from semrouter_memory.turn_log.redis.connection import RedisConnection, pairs
+from semrouter_memory.databases.redis_connection import RedisConnection, pairs
 from semrouter_memory.turn_log.redis.keys import Keys
 from semrouter_memory.turn_log.rows import SessionRow, session_row
 
@@ -41,7 +41,7 @@ class PendingSessions:
         """Read some that changed since the last look; returns whether there may be more."""
         if not self._seen:
             return False
-        entries = await self._connection.execute("XRANGE", self._keys.changed, self._seen, "+", "COUNT", _BATCH)
+        entries = await self._connection.execute("XRANGE", self._keys("changed"), self._seen, "+", "COUNT", _BATCH)
         if not entries or entries[0][0] != self._seen:
             await self._read_whole()
         elif len(entries) > 1:
@@ -49,28 +49,24 @@ class PendingSessions:
             self._seen = entries[-1][0]
         return len(entries) == _BATCH
 
-    async def _newest(self) -> bytes:
-        entries = await self._connection.execute("XREVRANGE", self._keys.changed, "+", "-", "COUNT", 1)
-        return bytes(entries[0][0]) if entries else b""
-
     async def _read(self, session_ids: list[str]) -> None:
         wanted = list(dict.fromkeys(session_ids))
-        values = await self._connection.execute("HMGET", self._keys.pending, *wanted)
+        values = await self._connection.execute("HMGET", self._keys("pending"), *wanted)
         for session_id, value in zip(wanted, values, strict=True):
             self._put(session_id, value)
 
     async def _read_whole(self) -> None:
         # The stream's end first: what changes while the hash is read is read again.
-        seen = await self._newest()
+        newest = await self._connection.execute("XREVRANGE", self._keys("changed"), "+", "-", "COUNT", 1)
         self._known.clear()
         cursor = b"0"
         while True:
-            cursor, answer = await self._connection.execute("HSCAN", self._keys.pending, cursor, "COUNT", _BATCH)
+            cursor, answer = await self._connection.execute("HSCAN", self._keys("pending"), cursor, "COUNT", _BATCH)
             for session_id, value in pairs(answer).items():
                 self._put(session_id.decode(), value)
             if int(cursor) == 0:
                 break
-        self._seen = seen
+        self._seen = bytes(newest[0][0]) if newest else b""
 
     def _put(self, session_id: str, value: bytes | None) -> None:
         if value is None:

@@ -9,13 +9,16 @@ No deletion can be completed meanwhile.
 
 import uuid
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 
+from cachetools import LRUCache
+
+from semrouter_memory.databases.redis_connection import Argument, Command, RedisConnection, pairs
 from semrouter_memory.errors import UnavailableError
 from semrouter_memory.model import Scope, TurnState
 from semrouter_memory.turn_log.digests import Digests
 from semrouter_memory.turn_log.hybrid_clock import HybridClock
-from semrouter_memory.turn_log.redis.connection import Argument, Command, RedisConnection, pairs
 from semrouter_memory.turn_log.redis.keys import Keys
 from semrouter_memory.turn_log.redis.pending import PendingSessions
 from semrouter_memory.turn_log.rows import (
@@ -29,7 +32,7 @@ from semrouter_memory.turn_log.rows import (
     turn_value,
 )
 from semrouter_memory.turn_log.storage import BATCH, Changes
-from semrouter_memory.turn_log.tombstones import OwnerTombstones, TombstoneCache
+from semrouter_memory.turn_log.tombstones import CACHED_OWNERS, OwnerTombstones, TombstoneCache
 
 _MAX_SHARED = 32
 """Of the turns that share a key only so many are looked at, the most recently learned ones."""
@@ -64,36 +67,37 @@ class RedisRows:
         self._keep_ms = int(keep.total_seconds() * 1000)
         self._pending = PendingSessions(connection, keys)
         self._read_tombstones = connection.script(_READ_TOMBSTONES)
-        self._tombstones = TombstoneCache(digests.content_hash)
+        self._none = None, OwnerTombstones(content_hash=digests.content_hash)
+        self._tombstones: TombstoneCache = LRUCache(CACHED_OWNERS)
         self.digests = digests
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
     async def turns(self, sequences: Iterable[int]) -> dict[int, TurnRow]:
         wanted = list(dict.fromkeys(sequences))
-        answers = await self._connection.execute_all(("GET", self._keys.turn(each)) for each in wanted)
+        answers = await self._connection.execute_all(("GET", self._keys("turn", each)) for each in wanted)
         rows = (turn_row(answer) for answer in answers if answer is not None)
         return {row.sequence: row for row in rows}
 
     async def sessions(self, session_ids: Iterable[str]) -> dict[str, SessionRow]:
         wanted = list(dict.fromkeys(session_ids))
-        answers = await self._connection.execute_all(("GET", self._keys.session(each)) for each in wanted)
+        answers = await self._connection.execute_all(("GET", self._keys("session", each)) for each in wanted)
         rows = (session_row(answer) for answer in answers if answer is not None)
         return {row.id: row for row in rows}
 
     async def before(self, session_id: str, sequence: int, limit: int) -> list[TurnRow]:
-        key = self._keys.session_turns(session_id)
-        return await self._batch("ZREVRANGEBYSCORE", key, f"({sequence}", "-inf", max(limit, 0))
+        return await self._below(self._keys("session", session_id, "turns"), f"({sequence}", limit)
 
     async def after(self, session_id: str, sequence: int) -> list[TurnRow]:
-        return await self._named("ZRANGEBYSCORE", self._keys.session_turns(session_id), f"({sequence}", "+inf")
+        return await self._named("ZRANGEBYSCORE", self._keys("session", session_id, "turns"), f"({sequence}", "+inf")
 
     async def found_by(self, key: str) -> list[TurnRow]:
-        return await self._named("ZREVRANGE", self._keys.lookup(key), 0, _MAX_SHARED - 1)
+        return await self._named("ZREVRANGE", self._keys("key", key), 0, _MAX_SHARED - 1)
 
     async def contents(self, rows: Sequence[TurnRow]) -> dict[int, Content]:
         answers = await self._connection.execute_all(
-            ("HMGET", self._keys.session_content(row.session_id), row.sequence, _answer_field(row)) for row in rows
+            ("HMGET", self._keys("session", row.session_id, "content"), row.sequence, _answer_field(row))
+            for row in rows
         )
         values = ((row.sequence, *values) for row, values in zip(rows, answers, strict=True))
         return {sequence: Content.of_values(user, answer) for sequence, user, answer in values if user is not None}
@@ -101,69 +105,67 @@ class RedisRows:
     async def listed(
         self, owner: str | None, states: frozenset[TurnState] | None, *, before: int, limit: int
     ) -> list[TurnRow]:
-        index = self._keys.owner_turns(owner) if owner is not None else self._keys.turns
+        index = self._keys("owner", owner, "turns") if owner is not None else self._keys("turns")
         if owner is None and states == frozenset({TurnState.DEAD}):
-            index = self._keys.dead
-        found: list[TurnRow] = []
-        highest = f"({before}" if before > 0 else "+inf"
-        while len(found) < limit and (batch := await self._batch("ZREVRANGEBYSCORE", index, highest, "-inf", BATCH)):
-            found += [row for row in batch if states is None or row.state in states]
-            highest = f"({batch[-1].sequence}"
-        return found[: max(limit, 0)]
+            index = self._keys("dead")
+        return await self._below(index, f"({before}" if before > 0 else "+inf", limit, states)
 
     async def finished_before(self, time: int, limit: int) -> list[TurnRow]:
-        return await self._named("ZRANGEBYSCORE", self._keys.finished, "-inf", f"({time}", "LIMIT", 0, limit)
+        return await self._named("ZRANGEBYSCORE", self._keys("finished"), "-inf", f"({time}", "LIMIT", 0, limit)
 
     async def pending(self) -> list[SessionRow]:
         return await self._pending.rows()
 
     async def pending_purges(self) -> frozenset[str]:
-        return frozenset(owner.decode() for owner in await self._connection.execute("SMEMBERS", self._keys.purges))
+        return frozenset(owner.decode() for owner in await self._connection.execute("SMEMBERS", self._keys("purges")))
 
     async def next_sequence(self) -> int:
         # Drawn while the owner is watched: of two transactions that succeed, the later one has the higher number.
-        return int(await self._connection.execute("INCR", self._keys.sequence))
+        return int(await self._connection.execute("INCR", self._keys("sequence")))
 
     async def latest_time(self) -> int:
-        return int(await self._connection.execute("ZSCORE", self._keys.latest, _LATEST) or 0)
+        return int(await self._connection.execute("ZSCORE", self._keys("latest"), _LATEST) or 0)
 
-    async def counts(self, *runs: str) -> tuple[dict[str, int], dict[str, int]]:
-        """The totals, and the last number that has arrived of each run of a spool."""
-        commands: list[Command] = [("HGETALL", self._keys.totals), *(("GET", self._keys.spool(run)) for run in runs)]
-        counts, *numbers = await self._connection.execute_all(commands)
-        counted = {name.decode(): int(value) for name, value in pairs(counts).items()}
-        return counted, {run: int(number or 0) for run, number in zip(runs, numbers, strict=True)}
+    async def counts(self) -> dict[str, int]:
+        counted = pairs(await self._connection.execute("HGETALL", self._keys("totals")))
+        return {name.decode(): int(value) for name, value in counted.items()}
 
     async def _named(self, *command: str | int) -> list[TurnRow]:
         """The turns that a sorted set names, in its order."""
         members = await self._connection.execute(*command)
         return list((await self.turns(int(member) for member in members)).values())
 
-    async def _batch(self, command: str, index: str, start: str, end: str, limit: int) -> list[TurnRow]:
-        """Turns of an index; fewer than the limit only at its end, though some may be removed meanwhile."""
+    async def _below(
+        self, index: str, highest: str, limit: int, states: frozenset[TurnState] | None = None
+    ) -> list[TurnRow]:
+        """Turns of an index, newest first; fewer than the limit only at its end, though some may be removed meanwhile."""
         found: list[TurnRow] = []
+        at_once = limit if states is None else BATCH
         while len(found) < limit:
-            members = await self._connection.execute(command, index, start, end, "LIMIT", 0, limit)
-            found += (await self.turns(int(member) for member in members)).values()
-            if len(members) < limit:
+            members = await self._connection.execute("ZREVRANGEBYSCORE", index, highest, "-inf", "LIMIT", 0, at_once)
+            rows = (await self.turns(int(member) for member in members)).values()
+            found += [row for row in rows if states is None or row.state in states]
+            if len(members) < at_once:
                 break
-            start = f"({int(members[-1])}"
-        return found[:limit]
+            highest = f"({int(members[-1])}"
+        return found[: max(limit, 0)]
 
     # -- deletions -----------------------------------------------------------------------------------------------------
 
     async def tombstones(self, owner: str) -> OwnerTombstones:
         # The cache holds the entry while Redis is asked: recall may need it meanwhile.
-        version, known = self._tombstones.get(owner)
-        key = self._keys.owner_deleted(owner)
+        version, known = self._tombstones.get(owner, self._none)
+        key = self._keys("owner", owner, "deleted")
         answer = await self._connection.run(self._read_tombstones, [key], [version or b""])
         if not answer:
-            return self._tombstones.drop(owner)
-        if answer[0] == version:
-            return known
-        fields = {name: int(at) for name, at in pairs(answer[1]).items() if name != _VERSION}
-        self._times.pass_deletion(max(fields.values()))
-        return self._tombstones.put(owner, answer[0], fields)
+            self._tombstones.pop(owner, None)
+            return self._none[1]
+        if answer[0] != version:
+            fields = {name: int(at) for name, at in pairs(answer[1]).items() if name != _VERSION}
+            self._times.pass_deletion(max(fields.values()))
+            known = replace(known, fields=fields)
+            self._tombstones[owner] = answer[0], known
+        return known
 
     async def tombstones_at_once(self, scope: Scope) -> OwnerTombstones:
         """For recall: quickly, from the cache where Redis does not answer at once."""
@@ -172,7 +174,7 @@ class RedisRows:
             async with self._connection.within(_PATIENCE_SECONDS):
                 return await self.tombstones(owner)
         except UnavailableError:
-            return self._tombstones.get(owner)[1]
+            return self._tombstones.get(owner, self._none)[1]
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
@@ -185,91 +187,86 @@ class RedisRows:
             made += self._add_turn(row, content)
         for row in changes.updated:
             made += self._put_turn(row)
-        made += [("ZADD", self._keys.lookup(each), learned, sequence) for each, sequence, learned in changes.keys]
+        made += [("ZADD", self._keys("key", each), learned, sequence) for each, sequence, learned in changes.keys]
         for row in changes.answers_erased:
-            made.append(("HDEL", self._keys.session_content(row.session_id), _answer_field(row)))
+            made.append(("HDEL", self._keys("session", row.session_id, "content"), _answer_field(row)))
         for row in changes.contents_erased:
-            key = self._keys.session_content(row.session_id)
+            key = self._keys("session", row.session_id, "content")
             made += [("HSET", key, row.sequence, ERASED), ("HDEL", key, _answer_field(row))]
         for session in changes.sessions:
             made += self._put_session(session)
         for session_id in changes.sessions_removed:
             made += self._remove_session(session_id)
-        made += [("HINCRBY", self._keys.totals, name, amount) for name, amount in changes.counts.items() if amount]
+        made += [("HINCRBY", self._keys("totals"), name, amount) for name, amount in changes.counts.items() if amount]
         if changes.latest:
             # A score is a double, which holds microseconds exactly for centuries.
-            made.append(("ZADD", self._keys.latest, "GT", changes.latest, _LATEST))
+            made.append(("ZADD", self._keys("latest"), "GT", changes.latest, _LATEST))
         return made + self._delete(changes)
 
     def _delete(self, changes: Changes) -> list[Command]:
         made: list[Command] = []
         if (deletion := changes.tombstone) is not None:
-            key = self._keys.owner_deleted(deletion.owner)
+            key = self._keys("owner", deletion.owner, "deleted")
             if deletion.drop:
                 made.append(("HDEL", key, *deletion.drop))
             fields: dict[bytes, Argument] = {**deletion.put, _VERSION: uuid.uuid4().hex}
             made.append(("HSET", key, *(item for pair in fields.items() for item in pair)))
             if deletion.purges:
-                made.append(("SADD", self._keys.purges, deletion.owner))
+                made.append(("SADD", self._keys("purges"), deletion.owner))
         if changes.purged:
-            made.append(("SREM", self._keys.purges, changes.purged))
+            made.append(("SREM", self._keys("purges"), changes.purged))
         return made
 
     def _add_turn(self, row: TurnRow, content: Content) -> list[Command]:
         values = (row.sequence, content.user_value(), _answer_field(row), content.answer_value())
-        indexes = (self._keys.turns, self._keys.owner_turns(row.owner), self._keys.session_turns(row.session_id))
         return [
-            ("HSET", self._keys.session_content(row.session_id), *values),
-            *(("ZADD", index, row.sequence, row.sequence) for index in indexes),
+            ("HSET", self._keys("session", row.session_id, "content"), *values),
+            *(("ZADD", index, row.sequence, row.sequence) for index in self._indexes(row)),
             *self._put_turn(row),
         ]
 
     def _put_turn(self, row: TurnRow) -> list[Command]:
-        made: list[Command] = [("SET", self._keys.turn(row.sequence), turn_value(row))]
-        is_dead = row.state is TurnState.DEAD
-        made.append(
-            ("ZADD", self._keys.dead, row.sequence, row.sequence)
-            if is_dead
-            else ("ZREM", self._keys.dead, row.sequence)
+        dead = (
+            ("ZADD", self._keys("dead"), row.sequence) if row.state is TurnState.DEAD else ("ZREM", self._keys("dead"))
         )
+        made: list[Command] = [("SET", self._keys("turn", row.sequence), turn_value(row)), (*dead, row.sequence)]
         if row.kept_since is not None:
-            made.append(("ZADD", self._keys.finished, row.kept_since, row.sequence))
+            made.append(("ZADD", self._keys("finished"), row.kept_since, row.sequence))
         return made
 
     def _remove_turn(self, row: TurnRow) -> list[Command]:
-        indexes = (
-            self._keys.turns,
-            self._keys.dead,
-            self._keys.finished,
-            self._keys.owner_turns(row.owner),
-            self._keys.session_turns(row.session_id),
-            *(self._keys.lookup(key) for key in row.keys),
-        )
+        indexes = (self._keys("dead"), self._keys("finished"), *(self._keys("key", key) for key in row.keys))
         return [
-            ("DEL", self._keys.turn(row.sequence)),
-            ("HDEL", self._keys.session_content(row.session_id), row.sequence, _answer_field(row)),
-            *(("ZREM", index, row.sequence) for index in indexes),
+            ("DEL", self._keys("turn", row.sequence)),
+            ("HDEL", self._keys("session", row.session_id, "content"), row.sequence, _answer_field(row)),
+            *(("ZREM", index, row.sequence) for index in (*self._indexes(row), *indexes)),
         ]
 
+    def _indexes(self, row: TurnRow) -> tuple[str, ...]:
+        of_owner, of_session = self._keys("owner", row.owner, "turns"), self._keys("session", row.session_id, "turns")
+        return self._keys("turns"), of_owner, of_session
+
     def _put_session(self, row: SessionRow) -> list[Command]:
-        value, content = session_value(row), self._keys.session_content(row.id)
+        value, content = session_value(row), self._keys("session", row.id, "content")
         is_open = row.is_pending or row.dead
         return [
-            ("SET", self._keys.session(row.id), value),
-            ("HSET", self._keys.pending, row.id, value) if row.is_pending else ("HDEL", self._keys.pending, row.id),
+            ("SET", self._keys("session", row.id), value),
+            ("HSET", self._keys("pending"), row.id, value)
+            if row.is_pending
+            else ("HDEL", self._keys("pending"), row.id),
             self._note_change(row.id),
             ("PERSIST", content) if is_open else ("PEXPIRE", content, self._keep_ms),
         ]
 
     def _remove_session(self, session_id: str) -> list[Command]:
         return [
-            ("DEL", *self._keys.of_session(session_id)),
-            ("HDEL", self._keys.pending, session_id),
+            ("DEL", *(self._keys("session", session_id, *part) for part in ((), ("turns",), ("content",)))),
+            ("HDEL", self._keys("pending"), session_id),
             self._note_change(session_id),
         ]
 
     def _note_change(self, session_id: str) -> Command:
-        return "XADD", self._keys.changed, "MAXLEN", "~", _KEPT_CHANGES, "*", "session", session_id
+        return "XADD", self._keys("changed"), "MAXLEN", "~", _KEPT_CHANGES, "*", "session", session_id
 
 
 def _answer_field(row: TurnRow) -> str:

@@ -15,11 +15,11 @@ from typing import TypeAlias, TypeVar
 
 from redis.exceptions import WatchError
 
+from semrouter_memory.databases.redis_connection import Command, RedisConnection
 from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.model import Scope
 from semrouter_memory.resilience import Backoff
-from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
-from semrouter_memory.turn_log.redis.connection import Command, RedisConnection
+from semrouter_memory.state.in_process import InProcessOwnerLocks
 from semrouter_memory.turn_log.redis.keys import Keys
 
 T = TypeVar("T")
@@ -56,7 +56,7 @@ class Transactions:
         Raises:
             UnavailableError: nothing was changed, or it is not known whether the changes were made.
         """
-        version, precedence = self._keys.owner_version(owner), self._keys.owner_precedence(owner)
+        version, precedence = self._keys("owner", owner, "version"), self._keys("owner", owner, "precedence")
         async with self._turns.hold(Scope(owner)), self._running:
             for attempt in range(_ATTEMPTS):
                 done = await self._once(version, precedence, work, also_watch)

@@ -5,14 +5,14 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar, Unpack
 
-from semrouter_memory.model import Appended, PendingSession, Scope, Turn, TurnTotals
+from semrouter_memory.databases.columns import micros
+from semrouter_memory.databases.sqlite_database import BATCH_COMMITS, BATCH_LOG_PAGES
+from semrouter_memory.model import Appended, PendingSession, Scope, Turn
 from semrouter_memory.ports import Clock
 from semrouter_memory.turn_log.bounds import bounded
-from semrouter_memory.turn_log.columns import micros
 from semrouter_memory.turn_log.digests import Digests
 from semrouter_memory.turn_log.log import LogSettings, StoredTurnLog
 from semrouter_memory.turn_log.sqlite.contents import Contents
-from semrouter_memory.turn_log.sqlite.database import BATCH_COMMITS, BATCH_LOG_PAGES
 from semrouter_memory.turn_log.sqlite.rows import SqliteRows
 from semrouter_memory.turn_log.storage import Decision, Rows, completed
 from semrouter_memory.turn_log.tombstones import OwnerTombstones
@@ -68,11 +68,11 @@ class SqliteTurnLog(StoredTurnLog):
         if operation in _AT_ONCE:
             return self._read(operation, look)
         if operation in _IN_READING_THREAD:
-            return await self._database.look_up(operation, lambda: completed(look(self._reading)))
+            return await self._database.run(operation, lambda: completed(look(self._reading)), thread="reading")
         return await self._database.run(operation, lambda: completed(look(self._background)))
 
     def _read(self, operation: str, look: Callable[[Rows], Awaitable[T]]) -> T:
-        with self._database.failures.of(operation):
+        with self._database.reporting(operation):
             return completed(look(self._local))
 
     # -- where it is called --------------------------------------------------------------------------------------------
@@ -86,7 +86,6 @@ class SqliteTurnLog(StoredTurnLog):
             changes, appended = completed(self._appended(self._local, bound))
             self._local.apply(changes)
         self._times.observe(micros(turn.observed_at))
-        self._database.checkpoint_if_due()
         return appended
 
     async def tombstones(self, scope: Scope) -> OwnerTombstones:
@@ -96,12 +95,7 @@ class SqliteTurnLog(StoredTurnLog):
 
     async def pending(self) -> list[PendingSession]:
         self._database.require_file()
-        pending = await super().pending()
-        self._database.submit(self._database.checkpoint)
-        return pending
-
-    async def totals(self) -> TurnTotals:
-        return TurnTotals(**await self._database.run("totals", self._background.counts))
+        return await super().pending()
 
     async def compact(self) -> None:
         """Take what was deleted before out of the files, batch by batch, while the log is in use (see contents.py).

@@ -2,9 +2,11 @@
 
 import sqlite3
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
+from cachetools import LRUCache
 
 from semrouter_memory.model import TurnState
 from semrouter_memory.turn_log.digests import Digests
@@ -20,7 +22,7 @@ from semrouter_memory.turn_log.rows import (
 )
 from semrouter_memory.turn_log.sqlite.contents import Contents
 from semrouter_memory.turn_log.storage import Changes
-from semrouter_memory.turn_log.tombstones import OwnerTombstones, TombstoneCache
+from semrouter_memory.turn_log.tombstones import CACHED_OWNERS, OwnerTombstones, TombstoneCache
 
 _MAX_SHARED = 32
 """Of the turns that share a key only so many are looked at, the most recently learned ones."""
@@ -40,7 +42,8 @@ class SqliteRows:
         self._connection = connection
         self._contents = Contents(connection)
         self._times = times
-        self._tombstones = TombstoneCache(digests.content_hash)
+        self._none = None, OwnerTombstones(content_hash=digests.content_hash)
+        self._tombstones: TombstoneCache = LRUCache(CACHED_OWNERS)
         self.digests = digests
 
     # -- reading -------------------------------------------------------------------------------------------------------
@@ -100,15 +103,15 @@ class SqliteRows:
         """From the cache as long as the owner's version is the same."""
         row = self._connection.execute("SELECT version FROM deletions WHERE owner = ?", (owner,)).fetchone()
         if row is None:
-            return self._tombstones.empty
-        version, known = self._tombstones.get(owner)
-        if version == row[0]:
-            return known
-        fields = dict(self._all("SELECT name, at FROM tombstones WHERE owner = ?", owner))
-        self._times.pass_deletion(max(fields.values(), default=0))
-        return self._tombstones.put(owner, row[0], fields)
+            return self._none[1]
+        version, known = self._tombstones.get(owner, self._none)
+        if version != row[0]:
+            known = replace(known, fields=dict(self._all("SELECT name, at FROM tombstones WHERE owner = ?", owner)))
+            self._times.pass_deletion(max(known.fields.values(), default=0))
+            self._tombstones[owner] = row[0], known
+        return known
 
-    def counts(self) -> dict[str, int]:
+    async def counts(self) -> dict[str, int]:
         names = ("accepted", "extracted", "empty", "dead_lettered", "deleted", "waiting")
         ((*values,),) = self._all(f"SELECT {', '.join(names)} FROM counters")  # noqa: S608 - constants
         return dict(zip(names, values, strict=True))

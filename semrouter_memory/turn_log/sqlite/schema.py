@@ -3,7 +3,9 @@
 import secrets
 import sqlite3
 
-from semrouter_memory.turn_log.sqlite.connections import is_new
+from semrouter_memory.databases.sqlite_connections import is_new
+from semrouter_memory.databases.sqlite_database import FileKind
+from semrouter_memory.errors import TurnLogError
 
 SCHEMA_VERSION = 2
 
@@ -65,16 +67,14 @@ _SCHEMA = (
     # Turns that are accepted for Redis and not forwarded yet, see spool.py.
     # payload: NULL once the turn was deleted before it was forwarded; then only the count of it is.
     """CREATE TABLE spool (
-        key INTEGER PRIMARY KEY AUTOINCREMENT,
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
         run TEXT NOT NULL,
-        number INTEGER NOT NULL,
         complete INTEGER NOT NULL,
         observed_at INTEGER NOT NULL,
-        user_id BLOB NOT NULL,
+        owner BLOB NOT NULL,
         project_id BLOB NOT NULL,
-        agent_id BLOB NOT NULL,
         payload BLOB)""",
-    "CREATE UNIQUE INDEX spool_runs ON spool (run, number)",
+    "CREATE INDEX spool_runs ON spool (run, number)",
     # Fields as in tombstones.py.
     """CREATE TABLE tombstones (
         owner TEXT NOT NULL,
@@ -95,7 +95,7 @@ _RELEASE_LEASES = """UPDATE sessions
 _DIGEST_KEY = "digest_key"
 
 
-def set_up(connection: sqlite3.Connection) -> bytes:
+def _set_up(connection: sqlite3.Connection) -> bytes:
     """Make the tables of a new file, and release the leases of the process that had it before.
 
     Needs an open write transaction. Returns the key of the file's digests.
@@ -111,3 +111,8 @@ def set_up(connection: sqlite3.Connection) -> bytes:
     connection.execute(_RELEASE_LEASES)
     (key,) = connection.execute("SELECT value FROM settings WHERE name = ?", (_DIGEST_KEY,)).fetchone()
     return bytes(key)
+
+
+TURN_LOG_FILE = FileKind(
+    "turn log", _set_up, lambda message, reason: TurnLogError(message, reason=reason), one_process=True
+)

@@ -1,14 +1,13 @@
 """The turns that are accepted here and not forwarded to Redis yet: a table of the local turn log file.
 
-Strategy. One commit per turn, on the event loop's thread, as durable as an append of the SQLite turn log (see database.py).
+Strategy. One commit per turn, on the event loop's thread, as durable as an append of the SQLite turn log (see `databases/sqlite_database.py`).
 Everything else runs in one thread.
 
-Each opening of the file is a *run* with a random name, and turns are numbered within it. Redis remembers the last number
+Each opening of the file is a *run* with a random name, and turns are numbered in the file. Redis remembers the last number
 of each run, so a turn is forwarded once whatever happens between its arrival there and its deletion here; and a file in an
 older state (power cut, restored copy) neither repeats turns nor passes new ones off as old.
 """
 
-import itertools
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -17,13 +16,13 @@ from typing import Any
 import orjson
 from pydantic import TypeAdapter, ValidationError
 
+from semrouter_memory.databases.columns import micros, pack, unpack
+from semrouter_memory.databases.sqlite_database import Database
 from semrouter_memory.model import Reach, Scope, Tombstone
 from semrouter_memory.turn_log.bounds import BoundedTurn
-from semrouter_memory.turn_log.columns import micros, pack, unpack
-from semrouter_memory.turn_log.sqlite.database import Database
 
 _SHARED_KEY = "shared_key"
-_REDACT = "UPDATE spool SET payload = NULL, user_id = x'', project_id = x'', agent_id = x''"
+_REDACT = "UPDATE spool SET payload = NULL, owner = x'', project_id = x''"
 _PAYLOAD = TypeAdapter(BoundedTurn)
 
 
@@ -67,7 +66,6 @@ class Spool:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._run = uuid.uuid4().hex
-        self._numbers = itertools.count(1)
 
     # -- where it is called --------------------------------------------------------------------------------------------
 
@@ -76,7 +74,6 @@ class Spool:
         turn = bound.turn
         values = (
             self._run,
-            next(self._numbers),
             turn.complete,
             micros(turn.observed_at),
             *_packed(turn.scope),
@@ -84,15 +81,14 @@ class Spool:
         )
         with self._database.writing_local("append"):
             self._database.local.execute(
-                """INSERT INTO spool (run, number, complete, observed_at, user_id, project_id, agent_id, payload)
-                   VALUES (?, ?, ?, ?, ?, ?, ?, ?)""",
+                """INSERT INTO spool (run, complete, observed_at, owner, project_id, payload)
+                   VALUES (?, ?, ?, ?, ?, ?)""",
                 values,
             )
-        self._database.checkpoint_if_due()
 
     def digest_key(self) -> bytes | None:
         """The shared key, as it was known last."""
-        with self._database.failures.of("shared key"):
+        with self._database.reporting("shared key"):
             row = self._database.local.execute("SELECT value FROM settings WHERE name = ?", (_SHARED_KEY,)).fetchone()
         return bytes(row[0]) if row else None
 
@@ -100,18 +96,18 @@ class Spool:
 
     async def runs(self) -> list[str]:
         """Those with turns in the file, the oldest first."""
-        return [run for run, _ in await self._select("SELECT run, min(key) FROM spool GROUP BY run ORDER BY 2")]
+        return [run for run, _ in await self._select("SELECT run, min(number) FROM spool GROUP BY run ORDER BY 2")]
 
     async def after(self, run: str, number: int, limit: int) -> list[SpooledTurn]:
         """The next turns of a run."""
         rows = await self._select(
-            """SELECT number, complete, user_id, project_id, agent_id, payload FROM spool
+            """SELECT number, complete, owner, project_id, payload FROM spool
                WHERE run = ? AND number > ? ORDER BY number LIMIT ?""",
             (run, number, limit),
         )
         return [
-            SpooledTurn(run, number, bool(complete), Scope(unpack(user), unpack(project), unpack(agent)), payload)
-            for number, complete, user, project, agent, payload in rows
+            SpooledTurn(run, number, bool(complete), _unpacked(owner, project), payload)
+            for number, complete, owner, project, payload in rows
         ]
 
     async def holds(self, numbers: Mapping[str, int]) -> bool:
@@ -141,7 +137,7 @@ class Spool:
         run = uuid.uuid4().hex
         await self._execute(
             "set aside",
-            "UPDATE spool SET run = ?, number = 1 WHERE run = ? AND number = ?",
+            "UPDATE spool SET run = ? WHERE run = ? AND number = ?",
             (run, spooled.run, spooled.number),
         )
         return run
@@ -151,8 +147,8 @@ class Spool:
         scope, reach = tombstone.scope, tombstone.reach
         await self._execute(
             "redact",
-            f"""{_REDACT} WHERE payload IS NOT NULL AND user_id = ? AND (? = ? OR project_id = ?) AND observed_at <= ?""",
-            (pack(scope.user_id), reach, Reach.ALL, pack(scope.project_id), micros(tombstone.at)),
+            f"""{_REDACT} WHERE payload IS NOT NULL AND owner = ? AND (? = ? OR project_id = ?) AND observed_at <= ?""",
+            (pack(scope.owner), reach, Reach.ALL, pack(scope.project_id), micros(tombstone.at)),
         )
 
     async def redact(self, spooled: SpooledTurn) -> None:
@@ -171,5 +167,10 @@ class Spool:
         await self._database.write(operation, lambda: self._database.background.execute(statement, arguments).close())
 
 
-def _packed(scope: Scope) -> tuple[bytes, bytes, bytes]:
-    return pack(scope.user_id), pack(scope.project_id), pack(scope.agent_id)
+def _packed(scope: Scope) -> tuple[bytes, bytes]:
+    return pack(scope.owner), pack(scope.project_id)
+
+
+def _unpacked(owner: bytes, project: bytes) -> Scope:
+    """The scope; of a redacted turn one that owns nothing."""
+    return Scope.of_owner(unpack(owner), unpack(project)) if owner else Scope("")

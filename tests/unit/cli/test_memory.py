@@ -12,9 +12,16 @@ from semrouter_memory.stack.envoy import SHIPPED
 
 
 def target(
-    user: str | None = None, *, api_key: str | None = None, token: Path | None = None, url: str | None = None
+    user: str | None = None,
+    *,
+    owner: str | None = None,
+    api_key: str | None = None,
+    token: Path | None = None,
+    url: str | None = None,
 ) -> ApiEndpoint:
-    return user_endpoint(url=url, user=user, user_header="x-authz-user-id", api_key=api_key, operator_token_file=token)
+    return user_endpoint(
+        url=url, user=user, owner=owner, user_header="x-authz-user-id", api_key=api_key, operator_token_file=token
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -50,6 +57,13 @@ def test_the_environment_of_a_run_leads_to_its_operators_port(token: Path, monke
     assert (asked.url, asked.parameters) == ("http://127.0.0.1:10001", {"user_id": "bob"})
     assert asked.headers == {"authorization": "Bearer secret"}
     assert target("bob", token=token) == asked
+
+
+def test_another_owner_is_named_in_each_request(token: Path) -> None:
+    """An operator needs no user for it."""
+    assert target(owner="org:acme", token=token).parameters == {"owner": "org:acme"}
+    assert target("bob", owner="org:acme").parameters == {"owner": "org:acme"}
+    assert target(owner="org:acme", api_key="key").parameters == {"owner": "org:acme"}
 
 
 def test_a_url_or_an_api_key_is_not_sent_the_operators_token(token: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,17 +60,17 @@ class World:
     # StateStore
     async def get(self, scope: Scope, keys: Sequence[str]) -> Mapping[str, bytes]:
         self._fail_if("get")
-        found = {key: self.values.get((scope.user_id, scope.project_id, key)) for key in keys}
+        found = {key: self.values.get((scope.owner_id, scope.project_id, key)) for key in keys}
         return {key: value for key, value in found.items() if value is not None}
 
     async def put(self, scope: Scope, key: str, value: bytes, *, ttl: timedelta) -> None:
         self._fail_if("put")
         assert ttl > timedelta(0)
-        self.values[scope.user_id, scope.project_id, key] = value
+        self.values[scope.owner_id, scope.project_id, key] = value
 
     async def drop(self, scope: Scope, keys: Sequence[str]) -> None:
         for key in keys:
-            self.values.pop((scope.user_id, scope.project_id, key), None)
+            self.values.pop((scope.owner_id, scope.project_id, key), None)
 
     # TurnLog
     async def chain(self, scope: Scope, previous_response_id: str, *, limit: int) -> StoredChain:

@@ -145,7 +145,7 @@ async def test_another_user_and_another_project_find_nothing(world: World, make_
     said = small_talk(8)
     await _built(world, make_turns(said))
 
-    for scope in (replace(ALICE, user_id="bob"), replace(ALICE, project_id="p")):
+    for scope in (replace(ALICE, owner_id="bob"), replace(ALICE, project_id="p")):
         assert (await _asked(world, _chat(said, scope=scope))).reason is CompressionReason.NO_STATE
 
 

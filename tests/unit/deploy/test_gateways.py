@@ -252,7 +252,8 @@ def test_every_message_timeout_is_above_the_recall_deadlines() -> None:
 def test_every_chain_removes_the_headers_that_the_sidecar_trusts() -> None:
     """Those of clients before the filters, those of the filters on the way to the LLM server."""
     memory = Config().memory
-    trusted = {memory.identity.user_header, memory.signals.fact_header, memory.signals.tool_header}
+    identity = memory.identity
+    trusted = {identity.user_header, *identity.other_headers, memory.signals.fact_header, memory.signals.tool_header}
     for path in ("envoy/two-filter.yaml", "envoy/single-filter.yaml", "envoy/jwt.yaml", "deploy/envoy.yaml"):
         chain = FILES.chain(path)
         assert set(chain.removed_headers) == trusted

@@ -19,9 +19,19 @@ from semrouter_memory.exchange.events import (
     UnknownEvent,
 )
 from semrouter_memory.exchange.exchange import Exchange
-from semrouter_memory.exchange.policy import RouteSettings
+from semrouter_memory.exchange.policy import RouteSettings, route_settings
 from semrouter_memory.exchange.replies import Continue, NeedRecall, ReplaceBody, Silence, StreamBody
-from semrouter_memory.model import MemoryType, Position, Reason, RecallResult, Scope, Signals, ToolUse
+from semrouter_memory.model import (
+    MemoryType,
+    OtherOwner,
+    OwnerKind,
+    Position,
+    Reason,
+    RecallResult,
+    Scope,
+    Signals,
+    ToolUse,
+)
 
 from .conftest import (
     DUPLEX,
@@ -271,6 +281,57 @@ class TestSwitches:
         step = exchange.receive(body(chat("my budget?")))
         assert isinstance(step, NeedRecall)
         assert step.request.scope == Scope("carol")
+
+
+ACME, OTHER_ORG = Scope("Acme", kind=OwnerKind.ORGANISATION), Scope("other", kind=OwnerKind.ORGANISATION)
+BOT = Scope("bot", kind=OwnerKind.AGENT)
+
+
+class TestOtherOwners:
+    """The organisation and the agent of a request, and how much of their memories it may see."""
+
+    def others(self, exchange: Exchange, *headers: tuple[str, str], **settings: Any) -> tuple[OtherOwner, ...] | Reason:
+        exchange.receive(request_headers(RECALL, *headers))
+        fields = {"memory_config": settings} if settings else {}
+        step = exchange.receive(body(chat("my budget?", **fields)))
+        if exchange.refusal is not None:
+            return exchange.refusal
+        assert isinstance(step, NeedRecall)
+        return step.request.others
+
+    def test_without_them_there_are_none(self, make_exchange: MakeExchange) -> None:
+        assert self.others(make_exchange()) == ()
+
+    def test_verified_headers_name_them(self, make_exchange: MakeExchange) -> None:
+        headers = (("x-memory-org", "Acme"), ("x-memory-agent", "bot"))
+        assert self.others(make_exchange(), *headers) == (OtherOwner(ACME, 3, 0.4), OtherOwner(BOT, 3, 0.4))
+
+    def test_a_verified_claim_wins_over_the_header(self, make_exchange: MakeExchange) -> None:
+        exchange = make_exchange({"identity": {"organisation_claim": "org"}})
+        metadata = {"envoy.filters.http.jwt_authn": {"payload": {"org": "Acme"}}}
+        exchange.receive(replace(request_headers(RECALL, ("x-memory-org", "other")), metadata=metadata))
+        step = exchange.receive(body(chat("my budget?")))
+        assert isinstance(step, NeedRecall)
+        assert [other.scope for other in step.request.others] == [ACME]
+
+    def test_a_route_names_them_where_the_request_does_not(self, make_exchange: MakeExchange) -> None:
+        route = route_settings({"x-memory-org": "Acme", "x-memory-agent": "bot"})
+        assert self.others(make_exchange(route=route)) == (OtherOwner(ACME, 3, 0.4), OtherOwner(BOT, 3, 0.4))
+        named = self.others(make_exchange(route=route), ("x-memory-org", "other"))
+        assert [other.scope for other in named] == [OTHER_ORG, BOT]  # type: ignore[union-attr]
+
+    @pytest.mark.parametrize("value", ["", " ", "a\x00b", "x" * 300, "\ud800"])
+    def test_an_id_that_cannot_be_one_is_refused(self, make_exchange: MakeExchange, value: str) -> None:
+        assert self.others(make_exchange(), ("x-memory-org", value)) in (Reason.BAD_IDENTITY, ())
+        assert self.others(make_exchange(), ("x-memory-org", "Acme"), ("x-memory-org", value)) is Reason.BAD_IDENTITY
+
+    def test_a_route_says_how_much_and_a_request_only_less(self, make_exchange: MakeExchange) -> None:
+        names = {"x-memory-org": "Acme", "x-memory-org-limit": "8", "x-memory-org-share": "0.8"}
+        route = route_settings(names)
+        assert self.others(make_exchange(route=route)) == (OtherOwner(ACME, 8, 0.8),)
+        assert self.others(make_exchange(route=route), org_limit=99, org_share=1) == (OtherOwner(ACME, 8, 0.8),)
+        assert self.others(make_exchange(route=route), org_limit=2, org_share=0.1) == (OtherOwner(ACME, 2, 0.1),)
+        assert self.others(make_exchange(route=route), org_limit=0) == ()
 
 
 class TestRetainFilter:

@@ -20,6 +20,10 @@ BODY: list[tuple[str, str, list[Any], Governs]] = [
     ("memory_config", "memory_types", ["semantic", ["nonsense"], ["semantic", "nonsense"], [7], [], {}, 1], READING),
     ("memory_config", "retrieval_limit", [-1, "3", True, 2.5, [3], 1e300 * -1], READING),
     ("memory_config", "similarity_threshold", [1.01, -2, "0.6", True, []], READING),
+    ("memory_config", "org_limit", [-1, "3", True], READING),
+    ("memory_config", "org_share", [-0.1, 1.01, "0.5", True], READING),
+    ("memory_config", "agent_limit", [-1, 2.5], READING),
+    ("memory_config", "agent_share", [2, []], READING),
     ("memory_config", "session_end", ["true", 1], ITSELF),
     ("memory_config", "enable", [False, True], BOTH),
     ("memory_context", "user_id", [7, ["alice"], {"id": "alice"}, False], BOTH),
@@ -33,6 +37,10 @@ ROUTE: list[tuple[str, list[str], Governs]] = [
     ("x-memory-threshold", ["high", "2", "nan"], READING),
     ("x-memory-types", ["facts", "semantic,facts", ","], READING),
     ("x-memory-position", ["top"], READING),
+    ("x-memory-org-limit", ["many", "-1"], READING),
+    ("x-memory-org-share", ["half", "1.5", "nan"], READING),
+    ("x-memory-agent-limit", ["2.5"], READING),
+    ("x-memory-agent-share", ["-0.1"], READING),
     ("x-memory-autostore", ["false"], BOTH),
 ]
 

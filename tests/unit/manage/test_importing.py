@@ -31,10 +31,10 @@ async def pieces(data: bytes, size: int = 7) -> AsyncIterator[bytes]:
         yield data[start : start + size]
 
 
-async def imported(house: House, *lines: dict[str, Any] | bytes, from_user: str | None = None) -> Imported:
+async def imported(house: House, *lines: dict[str, Any] | bytes, from_owner: str | None = None) -> Imported:
     data = b"\n".join(line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines)
     report = Imported()
-    await house.service.importer.run(scope_of, pieces(data), report, from_user=from_user)
+    await house.service.importer.run(scope_of, pieces(data), report, from_owner=from_owner)
     return report
 
 
@@ -46,7 +46,7 @@ def whole(house: House) -> list[Memory]:
     """Two memories with everything that a memory can have."""
     new = house.put(
         "mem_new",
-        scope=Scope("alice", "trip", "planner"),
+        scope=Scope("alice", "trip"),
         type=MemoryType.PROCEDURAL,
         content="User moved to Munich",
         session_id="ses 1",
@@ -165,7 +165,7 @@ LATER = "2036-01-01T00:00:00Z"
         ({"content": "x", "metadata": {"extractor": 1}}, "metadata.extractor"),
         ({"content": "x", "metadata": {"confirmations": True}}, "metadata.confirmations"),
         ({"content": "x", "metadata": {"flagged": "yes"}}, "metadata.flagged"),
-        ({"content": "x", "user_id": "bob"}, "user_id"),
+        ({"content": "x", "owner": "user:bob"}, "owner"),
     ],
 )
 async def test_a_line_that_does_not_fit_is_named_and_the_others_are_imported(
@@ -181,10 +181,10 @@ async def test_a_line_that_does_not_fit_is_named_and_the_others_are_imported(
 
 async def test_another_users_lines_are_taken_over_only_when_that_is_said(house: House) -> None:
     """And whatever a line says, it becomes the memory of who imports it."""
-    line = {"content": "User likes tea", "user_id": "bob"}
+    line = {"content": "User likes tea", "owner": "user:bob"}
     assert (await imported(house, line)).refused == 1
-    assert (await imported(house, line, from_user="carol")).refused == 1
-    assert (await imported(house, line, from_user="bob")).imported == 1
+    assert (await imported(house, line, from_owner="user:carol")).refused == 1
+    assert (await imported(house, line, from_owner="user:bob")).imported == 1
     assert {memory.scope for memory in house.store.rows.values()} == {ALICE}
 
 

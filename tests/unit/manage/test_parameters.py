@@ -49,6 +49,7 @@ async def test_a_route_takes_what_it_declares_and_lists_alone_are_repeated(query
             backup=nothing,
             collections=nothing,
             recordings=recordings,
+            knowledge=nothing,
         ),
     )
     headers = {"authorization": "Bearer token"}

@@ -33,7 +33,7 @@ def index_of(contents: Sequence[str], minutes: Sequence[float]) -> OwnerIndex:
         embedded(memory(ALICE, f"mem_{at:07.1f}", content=content, created_at=NOW + timedelta(minutes=at)), seed)
         for seed, (content, at) in enumerate(zip(contents, minutes, strict=True))
     ]
-    return build_index("alice", rows, label=categories_of)
+    return build_index("user:alice", rows, label=categories_of)
 
 
 def gathered(index: OwnerIndex, question: QueryFeatures) -> CandidateFeatures:

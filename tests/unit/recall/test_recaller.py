@@ -19,6 +19,8 @@ from semrouter_memory.model import (
     Hit,
     MemoryType,
     Message,
+    OtherOwner,
+    OwnerKind,
     Reach,
     Reason,
     RecallOptions,
@@ -98,12 +100,14 @@ class World:
 
     async def search(self, scope: Scope, vector: Vector, **arguments: Any) -> list[Hit]:
         await self._happens("search")
+        await self._happens(f"search of {scope.owner}")
         self.searches.append({"scope": scope, **arguments})
-        return [hit for word, hits in self.hits.items() if word in self.embedded[-1] for hit in hits]
+        found = [hit for word, hits in self.hits.items() if word in self.embedded[-1] for hit in hits]
+        return [hit for hit in found if hit.memory.scope.owner == scope.owner]
 
     async def history(self, scope: Scope, previous_response_id: str, *, limit: int) -> list[Message]:
         await self._happens("history")
-        return self.chain.get(f"{scope.user_id} {previous_response_id}", [])[-limit:]
+        return self.chain.get(f"{scope.owner_id} {previous_response_id}", [])[-limit:]
 
     async def tombstones(self, scope: Scope) -> Any:
         await self._happens("tombstones")
@@ -169,6 +173,65 @@ async def test_memories_above_the_cut_are_rendered(world: World) -> None:
     assert result.tokens == len(result.text.split())
     assert list(result.steps_ms) == ["decide", "query", "search", "score", "embed", "rank", "render"]
     assert all(duration >= 0 for duration in result.steps_ms.values())
+
+
+ACME = Scope("acme", kind=OwnerKind.ORGANISATION)
+OF_MEMBER = replace(REQUEST, others=(OtherOwner(ACME, 3, 0.4),))
+
+
+@pytest.fixture
+def member(world: World, make_hit: MakeHit) -> World:
+    """Alice is a member of an organisation that has one memory."""
+    rule = make_hit("Budgets above $5,000 need an approval", 0.9, memory_id="m1")
+    world.hits[""].append(replace(rule, memory=replace(rule.memory, scope=ACME)))
+    return world
+
+
+async def test_other_owners_are_searched_too_and_the_block_says_whose_a_line_is(member: World) -> None:
+    result = await member.recaller().recall(OF_MEMBER)
+
+    lines = [line for line in result.text.splitlines() if line.startswith("- ")]
+    assert lines == [
+        "- (organisation acme) Budgets above $5,000 need an approval",
+        "- User's budget for the Hawaii trip is $10,000",
+    ]
+    assert 'owner="organisation acme"' in (await member.recaller(render="xml").recall(OF_MEMBER)).text
+    assert "approval" not in (await member.recaller().recall(REQUEST)).text
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [{"error": StoreUnavailableError("down")}, {"error": RuntimeError("a bug")}, {"delay": 30.0}],
+    ids=["unavailable", "bug", "late"],
+)
+async def test_what_other_owners_lack_takes_nothing_from_the_user(member: World, trouble: dict[str, Any]) -> None:
+    for kind, what in trouble.items():
+        getattr(member, kind)["search of org:acme"] = what
+    result = await member.recaller().recall(OF_MEMBER)
+
+    assert (result.reason, [hit.memory.scope for hit in result.hits]) == (Reason.INJECTED, [ALICE])
+    assert len(member.failures) == ("error" in trouble and isinstance(trouble["error"], RuntimeError))
+
+
+async def test_another_owners_memories_are_enough(member: World) -> None:
+    member.hits[""] = member.hits[""][1:]
+
+    assert (await member.recaller().recall(OF_MEMBER)).reason is Reason.INJECTED
+
+
+async def test_an_owners_deletions_are_its_own(member: World) -> None:
+    """Both memories have the same id; the organisation's is deleted."""
+    tombstones = member.tombstones
+
+    async def of(scope: Scope) -> Any:
+        return await tombstones(scope) if scope.owner == ACME.owner else SimpleNamespace(covers=lambda _: False)
+
+    recaller = member.recaller()
+    loop = replace(OF_MEMBER, loop_key="turn")
+    assert len((await recaller.recall(loop)).hits) == 2
+    member.deleted, member.tombstones = {"m1"}, of  # type: ignore[method-assign]
+    for request in (OF_MEMBER, replace(loop, continues_loop=True)):
+        assert [hit.memory.scope for hit in (await recaller.recall(request)).hits] == [ALICE]
 
 
 async def test_the_result_is_reported_once(world: World) -> None:

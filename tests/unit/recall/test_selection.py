@@ -1,16 +1,18 @@
 """Which hits are rendered."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from semrouter_memory.model import Hit, MemoryType, RecallOptions
-from semrouter_memory.recall.selection import Budget, choose
+from semrouter_memory.model import Hit, MemoryType, OtherOwner, OwnerKind, RecallOptions, Scope
+from semrouter_memory.recall.selection import Budget, OthersHits, choose
 from semrouter_memory.recall.strategy import best_first
 
 MakeHit = Callable[..., Hit]
 OPTIONS = RecallOptions(limit=5, threshold=0.6)
+ACME, BOT = Scope("acme", kind=OwnerKind.ORGANISATION), Scope("bot", kind=OwnerKind.AGENT)
 
 
 def chosen(hits: Sequence[Hit], options: RecallOptions = OPTIONS, **changes: Any) -> list[str]:
@@ -48,6 +50,36 @@ def test_no_more_than_the_limit(make_hit: MakeHit, limit: int, count: int) -> No
     hits = [make_hit(f"fact {at}") for at in range(4)]
 
     assert len(chosen(hits, RecallOptions(limit=limit, threshold=0.6))) == count
+
+
+def of(hit: Hit, owner: Scope) -> Hit:
+    return replace(hit, memory=replace(hit.memory, scope=owner))
+
+
+def test_each_owner_has_its_own_limit_and_share_and_all_are_one_ranking(make_hit: MakeHit) -> None:
+    own = [make_hit(f"own {at}", 0.7 + at / 100) for at in range(4)]
+    acme = [of(make_hit(f"acme {at}", 0.9 - at / 100), ACME) for at in range(4)]
+    bot = [of(make_hit(f"bot {at}", 0.8 - at / 100), BOT) for at in range(4)]
+    options = RecallOptions(limit=2, threshold=0.6)
+
+    def with_shares(acme_share: float, bot_share: float) -> list[str]:
+        others = [OthersHits(OtherOwner(ACME, 3, acme_share), acme), OthersHits(OtherOwner(BOT, 1, bot_share), bot)]
+        return chosen(own, options, others=others, budget=Budget(tokens=10))
+
+    assert with_shares(1, 1) == ["acme 0", "acme 1", "acme 2", "bot 0", "own 3", "own 2"]
+    assert with_shares(0.2, 0.05) == ["acme 0", "acme 1", "own 3", "own 2"]
+
+
+def test_memories_of_one_id_and_two_owners_are_two(make_hit: MakeHit) -> None:
+    """Whatever an organisation's memory claims to quote or to replace, it says nothing of the user's."""
+    own = [make_hit("User likes tea", 0.7, memory_id="m1")]
+    named = make_hit("Tea is at four", 0.8, memory_id="m1")
+    naming = make_hit("Coffee is at five", 0.75, memory_id="m2")
+    naming = replace(naming, memory=replace(naming.memory, metadata={"quote": "m1", "outdated_by": ["m1"]}))
+    others = [OthersHits(OtherOwner(ACME, 5, 1.0), [of(named, ACME), of(naming, ACME)])]
+
+    assert "User likes tea" in chosen(own, others=others)
+    assert "Tea is at four" in chosen(own, others=others)
 
 
 def test_only_the_types_asked_for(make_hit: MakeHit) -> None:

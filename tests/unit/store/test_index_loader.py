@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 
 from semrouter_memory.config import OwnerIndexConfig
 from semrouter_memory.model import Scope
+from semrouter_memory.state.in_process import InProcessOwnerVersions
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.store.index_loader import CacheEntry, IndexLoader
 from semrouter_memory.store.owner_index import unlabelled
 from semrouter_memory.store.owner_versions import WriteAnnouncer
-from semrouter_memory.turn_log.in_process import InProcessOwnerVersions
 
 
 class Clock:
@@ -23,7 +23,7 @@ async def test_a_load_that_is_delayed_keeps_no_other_waiting() -> None:
     errors: list[BaseException] = []
 
     def take(scope: Scope, _entry: CacheEntry | None) -> None:
-        loaded.append(scope.user_id)
+        loaded.append(scope.owner_id)
 
     loader = IndexLoader(
         InMemoryStore(dimension=2),

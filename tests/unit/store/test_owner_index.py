@@ -23,7 +23,7 @@ def at(minute: int, memory_id: str, scope: Scope = ALICE, **more: object) -> Mem
 
 
 def index_of(*memories: Memory) -> OwnerIndex:
-    return build_index("alice", [embedded(each, seed) for seed, each in enumerate(memories)], label=length_of)
+    return build_index("user:alice", [embedded(each, seed) for seed, each in enumerate(memories)], label=length_of)
 
 
 def length_of(one: Memory) -> int:
@@ -50,7 +50,7 @@ def test_memories_stand_in_the_order_of_creation_and_id() -> None:
 
 def test_a_memory_comes_back_as_it_was() -> None:
     one = replace(
-        at(0, "mem_1", Scope("alice", "wörk", "agent 7")),
+        at(0, "mem_1", Scope("alice", "wörk")),
         type=MemoryType.EPISODIC,
         session_id="ses_1",
         expires_at=NOW + timedelta(days=1),
@@ -62,7 +62,7 @@ def test_a_memory_comes_back_as_it_was() -> None:
 
 @pytest.mark.parametrize("odd", ["\ud800", "a\x00b", '"\\', "x" * 10_000, "😀"])
 def test_ids_may_be_anything(odd: str) -> None:
-    one = replace(at(0, odd, Scope("alice", odd, odd)), session_id=odd)
+    one = replace(at(0, odd, Scope("alice", odd)), session_id=odd)
     assert shown(index_of(one)) == [one]
     assert ids(index_of(one), Scope("alice", odd)) == [odd]
     assert not len(index_of(one).without([odd]))
@@ -104,7 +104,7 @@ def test_similarities_are_cosines() -> None:
     directions = rng.standard_normal((700, 384)).astype(np.float32)
     directions[:, 17] *= 8  # one direction that stands out, as embeddings have
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-    index = build_index("alice", [EmbeddedMemory(at(n, f"m{n}"), each) for n, each in enumerate(directions)])
+    index = build_index("user:alice", [EmbeddedMemory(at(n, f"m{n}"), each) for n, each in enumerate(directions)])
     similarities = index.similarities(directions[3] * 5)
     assert similarities.dtype == np.float32
     np.testing.assert_allclose(similarities, directions @ directions[3], atol=0.005)
@@ -114,7 +114,7 @@ def test_similarities_are_cosines() -> None:
 def test_a_vector_of_nothing_is_like_nothing() -> None:
     nothing = np.zeros(16, dtype=np.float32)
     assert index_of(at(0, "a")).similarities(nothing).tolist() == [0.0]
-    assert build_index("alice", [EmbeddedMemory(at(0, "a"), nothing)]).similarities(vector(1)).tolist() == [0.0]
+    assert build_index("user:alice", [EmbeddedMemory(at(0, "a"), nothing)]).similarities(vector(1)).tolist() == [0.0]
 
 
 def test_contents_are_found_by_their_words() -> None:
@@ -131,7 +131,7 @@ def test_the_mark_is_what_was_said_of_each() -> None:
 
 
 def test_an_empty_index_has_nothing() -> None:
-    index = build_index("alice", [])
+    index = build_index("user:alice", [])
     assert len(index) == 0
     assert index.similarities(vector(1)).tolist() == []
     assert index.words.scores(index.words.find(["dog"])).tolist() == []
@@ -187,11 +187,13 @@ def expected(changes: list[object]) -> OwnerIndex:
                 rows = {i: row for i, row in rows.items() if row.memory.scope.project_id != scope.project_id}
             case _:
                 rows = {}
-    return build_index("alice", [row for row in rows.values() if row.memory.superseded_at is None], label=length_of)
+    return build_index(
+        "user:alice", [row for row in rows.values() if row.memory.superseded_at is None], label=length_of
+    )
 
 
 def changed(changes: list[object]) -> OwnerIndex:
-    index = build_index("alice", [])
+    index = build_index("user:alice", [])
     for change in changes:
         match change:
             case list():

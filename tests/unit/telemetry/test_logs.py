@@ -3,7 +3,6 @@
 import asyncio
 import json
 import logging
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from io import StringIO
 from typing import Any
@@ -16,16 +15,6 @@ from semrouter_memory.model import ReconcileAction
 from semrouter_memory.telemetry import logs
 
 CANARY = "my-secret-canary"
-
-
-@pytest.fixture(autouse=True)
-def restored() -> Iterator[None]:
-    """Logging is global; other tests must find it as it was."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:], root.level, logging.raiseExceptions = handlers, level, True
-    structlog.reset_defaults()
 
 
 def written(stream: StringIO) -> list[dict[str, Any]]:

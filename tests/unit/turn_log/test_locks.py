@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 
 from semrouter_memory.model import Scope
-from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
+from semrouter_memory.state.in_process import InProcessOwnerLocks
 
 ALICE = Scope("alice")
 

@@ -7,11 +7,11 @@ mode. Every connection writes ahead (readers and writers do not wait for each ot
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from semrouter_memory.errors import ConfigurationError, MemoryServiceError
+from semrouter_memory.errors import ConfigurationError
 
 _SETTINGS = (
     "journal_mode = WAL",
@@ -33,24 +33,13 @@ _CHECK_STEPS = 100_000
 _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
 
-class FileIdentity:
-    """Tells whether a path still leads to the file that it led to when this was made."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._known = self._look()
-
-    @property
-    def is_gone(self) -> bool:
-        """Removed, moved away or replaced. Takes two microseconds."""
-        return self._look() != self._known
-
-    def _look(self) -> tuple[int, int] | None:
-        try:
-            found = os.stat(self._path)  # noqa: PTH116 - for every turn; pathlib takes three times as long
-        except OSError:
-            return None
-        return found.st_dev, found.st_ino
+def file_identity(path: Path) -> tuple[int, int] | None:
+    """Another value when the file was removed, moved away or replaced. Takes two microseconds."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - for every turn; pathlib takes three times as long
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _primary_code(error: sqlite3.Error) -> int:
@@ -100,10 +89,9 @@ def opening(what: str, path: Path) -> Iterator[None]:
         yield
     except ConfigurationError as error:
         raise ConfigurationError(f"the {what} {path} cannot be used: {error}") from None
-    except OSError as error:
-        raise ConfigurationError(f"the {what} {path} cannot be opened: {error.strerror}") from error
-    except sqlite3.OperationalError as error:
-        raise ConfigurationError(f"the {what} {path} cannot be opened: {error}") from error
+    except (OSError, sqlite3.OperationalError) as error:
+        reason = getattr(error, "strerror", error)
+        raise ConfigurationError(f"the {what} {path} cannot be opened: {reason}") from error
     except sqlite3.Error as error:
         raise ConfigurationError(
             f"the {what} {path} is damaged or no SQLite file ({error}); restore it, or move it away to begin"
@@ -160,35 +148,12 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
-class Failures:
-    """Turns SQLite's errors of one file into those of the part that it belongs to.
-
-    Args:
-        what: the part's name in messages.
-        error: makes an error of a message and a reason (see `TurnLogError`).
-
-    Attributes:
-        damage: what failed first because the file is damaged; "" as long as nothing did.
-    """
-
-    def __init__(self, what: str, path: Path, error: Callable[[str, str], MemoryServiceError]) -> None:
-        self._what = what
-        self._error = error
-        self._path = path
-        self.damage = ""
-
-    @contextmanager
-    def of(self, operation: str) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            code = _primary_code(error)
-            # SQLite's messages name tables and conditions, never values.
-            reason = f"{self._what}: {operation} failed: {error}"
-            if code in _DAMAGED:
-                self.damage = self.damage or f"{self._path.name}: {operation}: {error}"
-                raise self._error(f"{reason}; {self._path} is damaged", "log_damaged") from error
-            raise self._error(reason, "log_full" if code == sqlite3.SQLITE_FULL else "log_failed") from error
+def failure_reason(error: sqlite3.Error) -> str:
+    """The reason of an error in use, as the turn log's errors name it (see `TurnLogError`)."""
+    code = _primary_code(error)
+    if code in _DAMAGED:
+        return "log_damaged"
+    return "log_full" if code == sqlite3.SQLITE_FULL else "log_failed"
 
 
 def require_sound(connection: sqlite3.Connection) -> None:

@@ -21,24 +21,23 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from semrouter_memory.errors import ConfigurationError, MemoryServiceError, TurnLogError
-from semrouter_memory.turn_log.sqlite.connections import (
-    Failures,
-    FileIdentity,
+from semrouter_memory.databases.sqlite_connections import (
     connect,
     copy_file,
     create_private,
+    failure_reason,
+    file_identity,
     opening,
     require_sound,
     transaction,
 )
-from semrouter_memory.turn_log.sqlite.schema import set_up
+from semrouter_memory.errors import ConfigurationError, MemoryServiceError
 
 T = TypeVar("T")
 
@@ -82,72 +81,52 @@ class FileKind:
     one_process: bool = False
 
 
-TURN_LOG_FILE = FileKind(
-    "turn log", set_up, lambda message, reason: TurnLogError(message, reason=reason), one_process=True
-)
-
-
 class Database:
     """An open file.
 
     Attributes:
         digest_key: the turn log's secret; digests made with it mean nothing elsewhere.
-        failures: what failed because of the file.
+        damage: what failed first because the file is damaged, without content; "" as long as nothing did.
 
     Raises:
         ConfigurationError: the file cannot be created, read or written, is damaged, is newer than this program, or is
             open in another process.
     """
 
-    def __init__(self, path: Path, kind: FileKind = TURN_LOG_FILE) -> None:
+    def __init__(self, path: Path, kind: FileKind) -> None:
         self.path = path
+        self.damage = ""
         self._kind = kind
         self._lock = threading.Lock()
         self._commits = 0
-        self._connections: list[sqlite3.Connection] = []
-        self._process_lock = -1
-        self.failures = Failures(kind.name, path, kind.error)
-        self._threads = {
-            name: ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"{path.stem}-{name}")
-            for name in ("background", "reading")
-        }
-        try:
-            with opening(kind.name, path):
-                self._open(path)
-        except BaseException:
-            self.close()
-            raise
+        with ExitStack() as opened, opening(kind.name, path):
+            self._open(path, opened)
+            self._opened = opened.pop_all()
 
-    def _open(self, path: Path) -> None:
+    def _open(self, path: Path, opened: ExitStack) -> None:
         create_private(path)
-        self._identity = FileIdentity(path)
+        self._identity = file_identity(path)
         if self._kind.one_process:
-            self._lock_out_other_processes(path)
-        self.background = self._connect(path, _BUSY_SECONDS)
+            opened.callback(os.close, _lock_out_other_processes(path))
+
+        def connected(busy_seconds: float) -> sqlite3.Connection:
+            return opened.enter_context(closing(connect(path, busy_seconds=busy_seconds)))
+
+        self.background = connected(_BUSY_SECONDS)
         require_sound(self.background)
         with self._transaction(self.background):
             self.digest_key = self._kind.set_up(self.background)
-        self.local = self._connect(path, _LOCAL_BUSY_SECONDS)
-        self.reading = self._connect(path, _BUSY_SECONDS)
-
-    def _lock_out_other_processes(self, path: Path) -> None:
-        self._process_lock = os.open(path.with_name(path.name + ".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(self._process_lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ConfigurationError(
-                "another process has it open. A data directory belongs to one process: stop the other one, or give"
-                " this one a memory.data_dir of its own (several sidecars share Redis, memory.redis.url)"
-            ) from None
-
-    def _connect(self, path: Path, busy_seconds: float) -> sqlite3.Connection:
-        connection = connect(path, busy_seconds=busy_seconds)
-        self._connections.append(connection)
-        return connection
+        self.local = connected(_LOCAL_BUSY_SECONDS)
+        self.reading = connected(_BUSY_SECONDS)
+        # Closed first: the threads end what they were asked for.
+        self._threads = {
+            name: opened.enter_context(ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"{path.stem}-{name}"))
+            for name in ("background", "reading")
+        }
 
     def require_file(self) -> None:
         """Raise when the file is not there any more: what is written then is lost with the process."""
-        if self._identity.is_gone:
+        if file_identity(self.path) != self._identity:
             message = f"{self._kind.name}: {self.path} is gone; put it back, or restart to begin with an empty one"
             raise self._kind.error(message, "log_failed")
 
@@ -157,8 +136,9 @@ class Database:
     def writing_local(self, operation: str) -> Iterator[None]:
         """A transaction on the event loop's thread."""
         self.require_file()
-        with self.failures.of(operation), self._transaction(self.local):
+        with self.reporting(operation), self._transaction(self.local):
             yield
+        self.checkpoint_if_due()
 
     def submit(self, work: Callable[[], T], *, thread: str = "background") -> Future[T]:
         """Work in a thread, in the order in which it is submitted."""
@@ -171,10 +151,6 @@ class Database:
         """Work in a thread, without a transaction."""
         return await asyncio.wrap_future(self.submit(partial(self._run, operation, work), thread=thread))
 
-    async def look_up(self, operation: str, work: Callable[[], T]) -> T:
-        """Same as `run`, in the reading thread."""
-        return await self.run(operation, work, thread="reading")
-
     async def write(self, operation: str, work: Callable[[], T], *, commits: int = 1) -> T:
         """Work in the background thread, in one transaction; when it fails, nothing of it is committed.
 
@@ -184,8 +160,21 @@ class Database:
         return await self.run(operation, partial(self._write, work, commits))
 
     def _run(self, operation: str, work: Callable[[], T]) -> T:
-        with self.failures.of(operation):
+        with self.reporting(operation):
             return work()
+
+    @contextmanager
+    def reporting(self, operation: str) -> Iterator[None]:
+        """Turns SQLite's errors into those of the part that the file belongs to."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            # SQLite's messages name tables and conditions, never values.
+            message, reason = f"{self._kind.name}: {operation} failed: {error}", failure_reason(error)
+            if reason == "log_damaged":
+                self.damage = self.damage or f"{self.path.name}: {operation}: {error}"
+                message = f"{message}; {self.path} is damaged"
+            raise self._kind.error(message, reason) from error
 
     def _write(self, work: Callable[[], T], commits: int) -> T:
         with self._transaction(self.background):
@@ -228,7 +217,7 @@ class Database:
             return
         self._commits = 0
         try:
-            with self.failures.of("checkpoint"):
+            with self.reporting("checkpoint"):
                 if self._checkpoint() >= long_log_pages:
                     # It begins anew only when all of it is synced, which under steady traffic is never the case. What
                     # came since is little, so no caller waits long.
@@ -253,7 +242,7 @@ class Database:
         """
         self._commits = 1
         self.checkpoint()
-        with self.failures.of("erase"), self._lock:
+        with self.reporting("erase"), self._lock:
             _set_busy_timeout(self.background, _ERASE_BUSY_SECONDS)
             try:
                 ((busy, *_),) = self.background.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -281,13 +270,21 @@ class Database:
 
     def close(self) -> None:
         """Let the threads end their work, then close the file."""
-        for thread in self._threads.values():
-            thread.shutdown()
-        for connection in self._connections:
-            connection.close()
-        if self._process_lock >= 0:
-            os.close(self._process_lock)
-            self._process_lock = -1
+        self._opened.close()
+
+
+def _lock_out_other_processes(path: Path) -> int:
+    """The lock's file, which holds it until it is closed."""
+    lock = os.open(path.with_name(path.name + ".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        raise ConfigurationError(
+            "another process has it open. A data directory belongs to one process: stop the other one, or give"
+            " this one a memory.data_dir of its own (several sidecars share Redis, memory.redis.url)"
+        ) from None
+    return lock
 
 
 def _set_busy_timeout(connection: sqlite3.Connection, seconds: float) -> None:

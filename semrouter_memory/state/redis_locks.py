@@ -21,11 +21,11 @@ from hashlib import blake2b
 
 from redis.commands.core import AsyncScript
 
+from semrouter_memory.databases.columns import pack
+from semrouter_memory.databases.redis_connection import Argument, RedisConnection, reported_as
 from semrouter_memory.errors import LockLostError
 from semrouter_memory.model import Scope
-from semrouter_memory.turn_log.columns import pack
-from semrouter_memory.turn_log.in_process import InProcessOwnerLocks
-from semrouter_memory.turn_log.redis.connection import Argument, RedisConnection, reported_as
+from semrouter_memory.state.in_process import InProcessOwnerLocks
 
 _NOTE_MS = 500
 """How long a note stands when the one who left it is gone."""
@@ -87,7 +87,7 @@ class RedisOwnerLocks:
         Raises:
             LockLostError: Redis is unavailable, or other replicas held the lock for too long.
         """
-        name = blake2b(pack(scope.user_id), digest_size=16, person=b"owner-lock").hexdigest()
+        name = blake2b(pack(scope.owner), digest_size=16, person=b"owner-lock").hexdigest()
         key, token = f"{self._prefix}:lock:{name}", uuid.uuid4().hex
         async with self._own.hold(scope):
             # While Redis is slow deletions come from the cache, which may be older than the lock.

@@ -3,7 +3,7 @@
     state:<owner>:<digest>     string   a value, with the moment of its end before it; also the key's own TTL
     states:<owner>             zset     an owner's values, by their end: what `forget` and `sweep` go by
     uses:<owner>               hash     memory id -> access count
-    used:<owner>               hash     memory id -> when it was used last
+    used:<owner>               zset     memory ids, by when they were used last
 
 Whatever a client can choose is in a key as a digest, or a hash's field.
 """
@@ -14,11 +14,11 @@ from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 
+from semrouter_memory.databases.columns import micros, moment, pack
+from semrouter_memory.databases.redis_connection import Command, RedisConnection, reported_as
 from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.model import Reach, Scope, Usage
 from semrouter_memory.ports import Clock
-from semrouter_memory.turn_log.columns import micros, moment, pack
-from semrouter_memory.turn_log.redis.connection import Argument, Command, RedisConnection, reported_as
 
 _USAGE_SECONDS = 400 * 86_400
 """How long the use of a user's memories is known after the last one."""
@@ -26,17 +26,6 @@ _USAGE_SECONDS = 400 * 86_400
 _unavailable = partial(UnavailableError, service=Service.STATE)
 _MOMENT_BYTES = 8
 _BATCH = 500
-
-# KEYS: uses, used. ARGV: moment, seconds, then pairs of memory id and how often.
-_COUNT = """
-for i = 3, #ARGV, 2 do
-    redis.call('HINCRBY', KEYS[1], ARGV[i], ARGV[i + 1])
-    local before = redis.call('HGET', KEYS[2], ARGV[i])
-    if not before or tonumber(before) < tonumber(ARGV[1]) then redis.call('HSET', KEYS[2], ARGV[i], ARGV[1]) end
-end
-redis.call('EXPIRE', KEYS[1], ARGV[2])
-redis.call('EXPIRE', KEYS[2], ARGV[2])
-"""
 
 # KEYS: value, index. ARGV: value, milliseconds, member, end.
 _PUT = """
@@ -53,7 +42,6 @@ class RedisStateStore:
         self._connection = connection
         self._prefix = prefix
         self._clock = clock
-        self._count = connection.script(_COUNT)
         self._put = connection.script(_PUT)
 
     # -- values --------------------------------------------------------------------------------------------------------
@@ -93,20 +81,22 @@ class RedisStateStore:
     # -- usage ---------------------------------------------------------------------------------------------------------
 
     async def count_uses(self, scope: Scope, uses: Mapping[str, int], *, at: datetime) -> None:
-        counts: list[Argument] = [item for memory_id, count in uses.items() for item in (pack(memory_id), count)]
+        counts, moments = self._usage_keys(scope)
+        commands: list[Command] = []
+        for memory_id, count in uses.items():
+            commands.append(("HINCRBY", counts, pack(memory_id), count))
+            commands.append(("ZADD", moments, "GT", micros(at), pack(memory_id)))
+        commands += [("EXPIRE", key, _USAGE_SECONDS) for key in (counts, moments)]
         with reported_as(_unavailable, "state: count_uses"):
-            for start in range(0, len(counts), 2 * _BATCH):
-                arguments = [micros(at), _USAGE_SECONDS, *counts[start : start + 2 * _BATCH]]
-                await self._connection.run(self._count, self._usage_keys(scope), arguments)
+            await self._connection.execute_all(commands)
 
     async def usage(self, scope: Scope, memory_ids: Sequence[str]) -> Mapping[str, Usage]:
         if not memory_ids:
             return {}
         packed = [pack(memory_id) for memory_id in memory_ids]
         with reported_as(_unavailable, "state: usage"):
-            counts, moments = await self._connection.execute_all(
-                ("HMGET", key, *packed) for key in self._usage_keys(scope)
-            )
+            keys = zip(("HMGET", "ZMSCORE"), self._usage_keys(scope), strict=True)
+            counts, moments = await self._connection.execute_all((*key, *packed) for key in keys)
         return {
             memory_id: Usage(int(count), moment(int(last)))
             for memory_id, count, last in zip(memory_ids, counts, moments, strict=True)
@@ -117,7 +107,8 @@ class RedisStateStore:
         if memory_ids:
             packed = [pack(memory_id) for memory_id in memory_ids]
             with reported_as(_unavailable, "state: drop_usage"):
-                await self._connection.execute_all(("HDEL", key, *packed) for key in self._usage_keys(scope))
+                keys = zip(("HDEL", "ZREM"), self._usage_keys(scope), strict=True)
+                await self._connection.execute_all((*key, *packed) for key in keys)
 
     # -- leaving -------------------------------------------------------------------------------------------------------
 
@@ -182,7 +173,7 @@ class RedisStateStore:
 
 
 def _owner(scope: Scope) -> str:
-    return _digest(scope.user_id)
+    return _digest(scope.owner)
 
 
 def _project(scope: Scope) -> str:

@@ -11,29 +11,29 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from semrouter_memory.databases.columns import micros, moment, pack
+from semrouter_memory.databases.sqlite_connections import is_new
+from semrouter_memory.databases.sqlite_database import Database, FileKind
 from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.model import Reach, Scope, Usage
 from semrouter_memory.ports import Clock
-from semrouter_memory.turn_log.columns import micros, moment, pack
-from semrouter_memory.turn_log.sqlite.connections import is_new
-from semrouter_memory.turn_log.sqlite.database import Database, FileKind
 
-_SCHEMA_VERSION = 1
+_SCHEMA_VERSION = 2
 _SCHEMA = (
     """CREATE TABLE state (
-        user_id BLOB NOT NULL,
+        owner BLOB NOT NULL,
         project_id BLOB NOT NULL,
         key BLOB NOT NULL,
         ends_at INTEGER NOT NULL,
         value BLOB NOT NULL,
-        PRIMARY KEY (user_id, project_id, key))""",
+        PRIMARY KEY (owner, project_id, key))""",
     "CREATE INDEX state_ending ON state (ends_at)",
     """CREATE TABLE usage (
-        user_id BLOB NOT NULL,
+        owner BLOB NOT NULL,
         memory_id BLOB NOT NULL,
         access_count INTEGER NOT NULL,
         last_accessed_at INTEGER NOT NULL,
-        PRIMARY KEY (user_id, memory_id)) WITHOUT ROWID""",
+        PRIMARY KEY (owner, memory_id)) WITHOUT ROWID""",
     f"PRAGMA user_version = {_SCHEMA_VERSION}",
 )
 
@@ -71,24 +71,24 @@ class SqliteStateStore:
             found = {}
             for key in keys:
                 row = self._database.reading.execute(
-                    "SELECT value FROM state WHERE user_id = ? AND project_id = ? AND key = ? AND ends_at > ?",
-                    (pack(scope.user_id), pack(scope.project_id), pack(key), now),
+                    "SELECT value FROM state WHERE owner = ? AND project_id = ? AND key = ? AND ends_at > ?",
+                    (pack(scope.owner), pack(scope.project_id), pack(key), now),
                 ).fetchone()
                 if row:
                     found[key] = row[0]
             return found
 
-        return await self._database.look_up("get", read)
+        return await self._database.run("get", read, thread="reading")
 
     async def put(self, scope: Scope, key: str, value: bytes, *, ttl: timedelta) -> None:
-        row = (pack(scope.user_id), pack(scope.project_id), pack(key), micros(self._clock.now() + ttl), value)
+        row = (pack(scope.owner), pack(scope.project_id), pack(key), micros(self._clock.now() + ttl), value)
         await self._write("put", "INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?, ?)", [row])
 
     async def drop(self, scope: Scope, keys: Sequence[str]) -> None:
         await self._write(
             "drop",
-            "DELETE FROM state WHERE user_id = ? AND project_id = ? AND key = ?",
-            [(pack(scope.user_id), pack(scope.project_id), pack(key)) for key in keys],
+            "DELETE FROM state WHERE owner = ? AND project_id = ? AND key = ?",
+            [(pack(scope.owner), pack(scope.project_id), pack(key)) for key in keys],
         )
 
     # -- usage ---------------------------------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ class SqliteStateStore:
             """INSERT INTO usage VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET
                    access_count = access_count + excluded.access_count,
                    last_accessed_at = max(last_accessed_at, excluded.last_accessed_at)""",
-            [(pack(scope.user_id), pack(memory_id), count, micros(at)) for memory_id, count in uses.items()],
+            [(pack(scope.owner), pack(memory_id), count, micros(at)) for memory_id, count in uses.items()],
         )
 
     async def usage(self, scope: Scope, memory_ids: Sequence[str]) -> Mapping[str, Usage]:
@@ -107,34 +107,34 @@ class SqliteStateStore:
             found = {}
             for memory_id in memory_ids:
                 row = self._database.reading.execute(
-                    "SELECT access_count, last_accessed_at FROM usage WHERE user_id = ? AND memory_id = ?",
-                    (pack(scope.user_id), pack(memory_id)),
+                    "SELECT access_count, last_accessed_at FROM usage WHERE owner = ? AND memory_id = ?",
+                    (pack(scope.owner), pack(memory_id)),
                 ).fetchone()
                 if row:
                     found[memory_id] = Usage(row[0], moment(row[1]))
             return found
 
-        return await self._database.look_up("usage", read)
+        return await self._database.run("usage", read, thread="reading")
 
     async def drop_usage(self, scope: Scope, memory_ids: Sequence[str]) -> None:
         await self._write(
             "drop_usage",
-            "DELETE FROM usage WHERE user_id = ? AND memory_id = ?",
-            [(pack(scope.user_id), pack(memory_id)) for memory_id in memory_ids],
+            "DELETE FROM usage WHERE owner = ? AND memory_id = ?",
+            [(pack(scope.owner), pack(memory_id)) for memory_id in memory_ids],
         )
 
     # -- leaving -------------------------------------------------------------------------------------------------------
 
     async def forget(self, scope: Scope, reach: Reach) -> None:
-        user_id, project_id = pack(scope.user_id), pack(scope.project_id)
+        owner, project_id = pack(scope.owner), pack(scope.project_id)
 
         def forget() -> None:
             execute = self._database.background.execute
             if reach is Reach.EXACT:
-                execute("DELETE FROM state WHERE user_id = ? AND project_id = ?", (user_id, project_id))
+                execute("DELETE FROM state WHERE owner = ? AND project_id = ?", (owner, project_id))
             else:
-                execute("DELETE FROM state WHERE user_id = ?", (user_id,))
-                execute("DELETE FROM usage WHERE user_id = ?", (user_id,))
+                execute("DELETE FROM state WHERE owner = ?", (owner,))
+                execute("DELETE FROM usage WHERE owner = ?", (owner,))
 
         await self._database.write("forget", forget)
 

@@ -4,16 +4,9 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
+from semrouter_memory.databases.columns import micros, moment, pack, unpack
 from semrouter_memory.model import ToolUse
-from semrouter_memory.turn_log.columns import (
-    micros,
-    moment,
-    pack,
-    storable,
-    storable_texts,
-    storable_tools,
-    unpack,
-)
+from semrouter_memory.turn_log.bounds import storable, storable_texts, storable_tools
 
 
 @pytest.mark.parametrize(

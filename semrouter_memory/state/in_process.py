@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
+from semrouter_memory.databases.columns import pack
 from semrouter_memory.model import Scope
-from semrouter_memory.turn_log.columns import pack
 
 _COUNTERS = 65_536
 
@@ -67,5 +67,5 @@ class InProcessOwnerVersions:
 
 
 def _index(scope: Scope) -> int:
-    digest = blake2b(pack(scope.user_id), digest_size=8, person=b"version").digest()
+    digest = blake2b(pack(scope.owner), digest_size=8, person=b"version").digest()
     return int.from_bytes(digest, "big") % _COUNTERS

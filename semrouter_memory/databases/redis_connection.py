@@ -109,7 +109,7 @@ class RedisConnection:
             return await self._send(*command)
 
     async def execute_all(self, commands: Iterable[Command]) -> list[Any]:
-        """The answers of commands that only read, sent together, in batches."""
+        """The answers of commands, sent together, in batches; other clients' commands may come in between."""
         answers: list[Any] = []
         waiting = list(commands)
         async with self.calling():
@@ -133,8 +133,13 @@ class RedisConnection:
         return self._client.pipeline(transaction=True)
 
     @asynccontextmanager
-    async def within(self, seconds: float) -> AsyncIterator[None]:
+    async def within(self, seconds: float, *, disturbs: bool = True) -> AsyncIterator[None]:
         """Calls that a request waits for: they fail when the server was slow a moment ago, or takes longer now.
+
+        A server that takes longer is probed.
+
+        Args:
+            disturbs: a late answer counts as a disturbance.
 
         Raises:
             UnavailableError: also from what is done inside.
@@ -145,15 +150,12 @@ class RedisConnection:
             async with asyncio.timeout(seconds):
                 yield
         except TimeoutError:
-            self._suspect()
+            if self.responsive:
+                self.disturbances += disturbs
+                self._circuit.suspect()
+                self._judged.clear()
+                self._look_again()
             raise UnavailableError("Redis is slow", service=Service.REDIS) from None
-
-    def doubt(self) -> None:
-        """An optional call was late: probe whether Redis still answers. Other work goes on unless the probe fails."""
-        if self.responsive:
-            self._circuit.suspect()
-            self._judged.clear()
-            self._look_again()
 
     @asynccontextmanager
     async def calling(self) -> AsyncIterator[None]:
@@ -177,11 +179,6 @@ class RedisConnection:
             self._failed()
             self._judged.set()
             self._look_again()
-
-    def _suspect(self) -> None:
-        if self.responsive:
-            self.disturbances += 1
-            self.doubt()
 
     def _look_again(self) -> None:
         if self._watch is None or self._watch.done():

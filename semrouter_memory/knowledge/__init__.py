@@ -1,0 +1,1 @@
+"""Documents of an organisation: reading, splitting, storing, finding."""

@@ -1,0 +1,236 @@
+"""What an operator may do with the documents of an organisation: add, list, show and remove.
+
+Strategy: reading and embedding take long and are done first, without the owner's lock; writing is done under it, in an order that
+leaves a document as it was or incomplete, and listed as such. Adding it again completes it. A removal commits its tombstone first,
+as that of a project of memories does: from then on nothing shows the document, and no writer brings it back.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+
+from semrouter_memory.config import KnowledgeConfig
+from semrouter_memory.deletion.lineage import pages
+from semrouter_memory.deletion.locking import locked_change
+from semrouter_memory.deletion.service import DeletionService
+from semrouter_memory.errors import InvalidRequestError, NotFoundError
+from semrouter_memory.knowledge.documents import (
+    DOCUMENTS,
+    PASSAGES,
+    Document,
+    document_from,
+    document_id,
+    document_row,
+    passage_rows,
+)
+from semrouter_memory.knowledge.reading import ReadDocument, kind_of, read
+from semrouter_memory.knowledge.splitting import split
+from semrouter_memory.language.third_person import embedded_text
+from semrouter_memory.model import EmbeddedMemory, Memory, Reach, Scope
+from semrouter_memory.ports import Clock, DeletionLog, Embedder, MemoryReader, MemoryWriter, OwnerHold, OwnerLocks
+
+_EMBEDDED_AT_ONCE = 16
+"""Passages in one call of the embedder, which memories of other requests wait for."""
+_FORMAT = "1"
+"""To be changed when documents are read or split in another way: the next refresh then reads all of them again."""
+
+
+class Outcome(StrEnum):
+    """What became of a document that was added."""
+
+    ADDED = "added"
+    REFRESHED = "refreshed"
+    UNCHANGED = "unchanged"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upload:
+    """A document to add.
+
+    Attributes:
+        source: path or URL that it comes from; names it from then on.
+        media_type: "" or a general one: the ending of the source tells the kind.
+        title: "" for the one that it was given before, else its own, else its file's name.
+        tags: None for those that it was given before.
+        published_at: None: now.
+    """
+
+    source: str
+    data: bytes
+    media_type: str = ""
+    title: str = ""
+    tags: tuple[str, ...] | None = None
+    published_at: datetime | None = None
+
+    def completed(self, known: Document | None) -> "Upload":
+        """With what was given before."""
+        title = known.title if known is not None and known.is_titled else ""
+        return replace(self, title=self.title or title, tags=self.tags or (known.tags if known else ()))
+
+    @property
+    def content_hash(self) -> str:
+        """Of everything that decides what is stored."""
+        digest = hashlib.sha256(self.data)
+        digest.update("\x00".join(("", _FORMAT, self.title, *(self.tags or ()))).encode("utf-8", "replace"))
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentPage:
+    """A page of a listing, documents added last first; `cursor` "" at the end."""
+
+    documents: tuple[Document, ...]
+    cursor: str
+
+
+class KnowledgeService:
+    """Documents of every organisation.
+
+    Args:
+        reader, writer: the collection of documents.
+        deletion: deletes within that collection.
+
+    Every method raises `UnavailableError` when a part that it needs is unavailable.
+    """
+
+    def __init__(
+        self,
+        *,
+        reader: MemoryReader,
+        writer: MemoryWriter,
+        embedder: Embedder,
+        deletion: DeletionService,
+        deletions: DeletionLog,
+        locks: OwnerLocks,
+        clock: Clock,
+        config: KnowledgeConfig,
+    ) -> None:
+        self._reader, self._writer, self._embedder = reader, writer, embedder
+        self._deletion, self._deletions, self._locks, self._clock = deletion, deletions, locks, clock
+        self._config = config
+
+    async def add(self, owner: Scope, upload: Upload) -> tuple[Document, Outcome]:
+        """Store a document, or its new version in place of the old one; one that is stored already is not read.
+
+        Raises:
+            InvalidRequestError: it cannot be read, is too large, or was removed meanwhile; nothing is changed.
+            ConfigurationError: the packages that read documents are not installed.
+        """
+        kind = kind_of(upload.source, upload.media_type)
+        known = await self._known(owner, document_id(upload.source))
+        upload = upload.completed(known)
+        if known is not None and known.content_hash == upload.content_hash:
+            return known, Outcome.UNCHANGED
+        found = await asyncio.to_thread(read, upload.source, upload.data, kind)
+        asserted = await self._deletions.timestamp()
+        document = _described(upload, kind, found.title, now=min(asserted, self._clock.now()))
+        rows = await asyncio.to_thread(self._passages, owner, document, found, asserted)
+        complete = replace(document, content_hash=upload.content_hash, passages=tuple(row.id for row in rows))
+        kept = frozenset(known.passages) if known is not None and known.is_complete else frozenset()
+        embedded = await self._embedded([row for row in rows if row.id not in kept])
+        (description,) = await self._embedded([document_row(owner, complete, asserted=asserted)])
+        incomplete = replace(description, memory=document_row(owner, document, asserted=asserted))
+
+        async def write(hold: OwnerHold) -> None:
+            if (await self._deletions.tombstones(owner)).covers(description.memory):
+                raise InvalidRequestError(f"{upload.source}: was removed while it was added; add it again")
+            await hold.confirm()
+            for part in ([incomplete], embedded, [description]):
+                await self._writer.upsert(owner, part)
+            if known is not None:
+                await self._delete_others(owner, complete)
+
+        await locked_change(self._locks, owner, write)
+        return complete, Outcome.ADDED if known is None else Outcome.REFRESHED
+
+    async def page(self, owner: Scope, *, limit: int, cursor: str = "") -> DocumentPage:
+        """Raises: InvalidRequestError: the cursor is not one of ours."""
+        page = await self._reader.page(owner, limit=limit, cursor=cursor, types=DOCUMENTS, now=None)
+        deleted = await self._deletions.tombstones(owner)
+        return DocumentPage(tuple(document_from(row) for row in page.memories if not deleted.covers(row)), page.cursor)
+
+    async def show(self, owner: Scope, document: str) -> tuple[Document, list[Memory]]:
+        """A document and its passages, in order.
+
+        Raises:
+            NotFoundError: the organisation has no such document.
+        """
+        known = await self._known(owner, document)
+        if known is None:
+            raise _unknown()
+        rows = {row.id: row for row in await self._stored(owner, known.id)}
+        return known, [rows[passage] for passage in known.passages if passage in rows]
+
+    async def remove(self, owner: Scope, document: str) -> int:
+        """Delete a document with every passage; returns how many passages there were.
+
+        Raises:
+            NotFoundError: the organisation has no such document.
+        """
+        # Also one that is deleted in part: repeating the removal completes it.
+        if not _is_id(document) or await self._reader.get(owner, document) is None:
+            raise _unknown()
+        return await self._deletion.tombstone_all(owner.in_project(document), Reach.EXACT) - 1
+
+    async def _known(self, owner: Scope, document: str) -> Document | None:
+        row = await self._reader.get(owner, document) if _is_id(document) else None
+        if row is None or (await self._deletions.tombstones(owner)).covers(row):
+            return None
+        return document_from(row)
+
+    def _passages(self, owner: Scope, document: Document, found: ReadDocument, asserted: datetime) -> list[Memory]:
+        passages = split(
+            found.blocks,
+            title=document.title,
+            limit=min(self._config.passage_tokens, self._embedder.max_passage_tokens),
+            overlap=self._config.overlap_tokens,
+            count=self._embedder.passage_tokens,
+        )
+        if len(passages) > (most := self._config.max_passages):
+            raise InvalidRequestError(
+                f"{document.source}: has {len(passages)} passages, and memory.knowledge.max_passages is {most}; split it"
+            )
+        return passage_rows(owner, document, passages, asserted=asserted)
+
+    async def _embedded(self, rows: Sequence[Memory]) -> list[EmbeddedMemory]:
+        found: list[EmbeddedMemory] = []
+        for start in range(0, len(rows), _EMBEDDED_AT_ONCE):
+            part = rows[start : start + _EMBEDDED_AT_ONCE]
+            vectors = await self._embedder.embed_passages([embedded_text(row) for row in part])
+            found += map(EmbeddedMemory, part, vectors)
+        return found
+
+    async def _stored(self, owner: Scope, document: str) -> list[Memory]:
+        within = pages(self._reader, owner.in_project(document), reach=Reach.EXACT, types=PASSAGES)
+        return [row async for page in within for row in page]
+
+    async def _delete_others(self, owner: Scope, document: Document) -> None:
+        current = frozenset(document.passages)
+        stale = [row.id for row in await self._stored(owner, document.id) if row.id not in current]
+        if stale:
+            await self._writer.delete(owner, stale)
+
+
+def _described(upload: Upload, kind: str, own_title: str, *, now: datetime) -> Document:
+    return Document(
+        id=document_id(upload.source),
+        source=upload.source,
+        title=upload.title or own_title or upload.source.rstrip("/").rpartition("/")[2],
+        kind=kind,
+        published_at=min(upload.published_at or now, now),
+        added_at=now,
+        size_bytes=len(upload.data),
+        tags=upload.tags or (),
+        is_titled=bool(upload.title),
+    )
+
+
+def _is_id(document: str) -> bool:
+    return document.startswith("doc_") and document.isprintable() and len(document) <= len(document_id(""))
+
+
+def _unknown() -> NotFoundError:
+    return NotFoundError("no such document", kind="document")

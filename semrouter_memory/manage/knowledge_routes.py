@@ -1,0 +1,187 @@
+"""The routes of documents: an operator adds, lists, shows and removes those of any organisation."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import Path, Query, Request
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from semrouter_memory.errors import InvalidRequestError
+from semrouter_memory.knowledge.documents import Document
+from semrouter_memory.knowledge.service import Outcome, Upload
+from semrouter_memory.manage.access import NOT_FOUND, TOO_LARGE, api_router
+from semrouter_memory.manage.operator_routes import Context
+from semrouter_memory.manage.schemas import MAX_PAGE
+from semrouter_memory.model import Memory, OwnerKind, Scope
+
+PATH = "/v1/knowledge"
+_MAX_ID_CHARS = 256
+_MAX_SOURCE_CHARS = 4096
+_MAX_TAGS = 20
+_MAX_TAG_CHARS = 64
+
+routes = api_router(PATH, "knowledge")
+
+Organisation = Annotated[
+    str, Query(min_length=1, max_length=_MAX_ID_CHARS, description="The organisation whose documents are meant.")
+]
+DocumentId = Annotated[str, Path(description="The document's id.", examples=["doc_9f86d081884c7d659a2feaa0c55a"])]
+Tag = Annotated[str, Field(min_length=1, max_length=_MAX_TAG_CHARS)]
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(from_attributes=True)
+
+
+class DocumentJson(_Answer):
+    """A stored document."""
+
+    id: str = Field(examples=["doc_9f86d081884c7d659a2feaa0c55a"])
+    source: str = Field(description="Path or URL that it came from.", examples=["https://example.org/handbook.html"])
+    title: str = Field(examples=["Handbook"])
+    kind: str = Field(description="How it was read: text, Markdown, HTML, PDF or DOCX.")
+    tags: list[str]
+    published_at: datetime = Field(description="When it was last changed, as far as its source tells.")
+    added_at: datetime = Field(description="When it was last read.")
+    size_bytes: int
+    complete: bool = Field(description="False: adding it was interrupted; adding it again completes it.")
+    passages: int = Field(description="How many passages it was split into.")
+
+    @classmethod
+    def of(cls, document: Document, **further: Any) -> "DocumentJson":
+        fields = {name: getattr(document, name) for name in ("id", "source", "title", "kind", "size_bytes")}
+        return cls(
+            **fields,
+            tags=list(document.tags),
+            published_at=document.published_at,
+            added_at=document.added_at,
+            complete=document.is_complete,
+            passages=len(document.passages),
+            **further,
+        )
+
+
+class AddedDocument(DocumentJson):
+    """A document, and what became of it."""
+
+    outcome: Outcome = Field(description="`unchanged`: it was stored already and was not read again.")
+
+
+class PassageJson(_Answer):
+    """A part of a document."""
+
+    id: str
+    context: str = Field(description="The title and the headings above it.")
+    page: int | None = Field(description="Its page, where the document has pages.")
+    content: str
+
+    @classmethod
+    def of(cls, row: Memory) -> "PassageJson":
+        return cls(id=row.id, context=row.context, page=row.metadata.get("page") or None, content=row.content)
+
+
+class WholeDocument(DocumentJson):
+    """A document with its passages, in order."""
+
+    text: list[PassageJson]
+
+
+class DocumentList(_Answer):
+    """A page of documents, the one added last first."""
+
+    data: list[DocumentJson]
+    next_cursor: str | None = Field(description="`cursor` of the next page; null at the end.")
+
+
+class RemovedDocument(_Answer):
+    """What was removed."""
+
+    id: str
+    deleted: bool = True
+    passages: int = Field(description="How many passages it had.")
+
+
+@routes.post(
+    "",
+    summary="Add a document",
+    responses=TOO_LARGE,
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+        }
+    },
+)
+async def add_document(
+    request: Request,
+    context: Context,
+    *,
+    org: Organisation,
+    source: Annotated[
+        str,
+        Query(
+            min_length=1,
+            max_length=_MAX_SOURCE_CHARS,
+            description="Path or URL that it comes from. It names the document: the same source again replaces it.",
+        ),
+    ],
+    title: Annotated[
+        str, Query(max_length=_MAX_SOURCE_CHARS, description="Without it the document's own, else its file's name.")
+    ] = "",
+    tag: Annotated[list[Tag] | None, Query(max_length=_MAX_TAGS, description="May be repeated.")] = None,
+    published_at: Annotated[AwareDatetime | None, Query(description="When it was last changed.")] = None,
+) -> AddedDocument:
+    """Read, split and store a document; the body is its bytes.
+
+    Its kind is the content type's (`text/plain`, `text/markdown`, `text/html`, `application/pdf`, DOCX), else that of the
+    ending of `source`. A document whose content did not change is not read again. One that cannot be read is refused and
+    changes nothing.
+    """
+    if not source.isprintable():
+        raise InvalidRequestError("must be printable", field="source")
+    upload = Upload(
+        source=source,
+        data=await request.body(),
+        media_type=request.headers.get("content-type", ""),
+        title=title,
+        tags=tuple(tag) if tag else None,
+        published_at=published_at,
+    )
+    document, outcome = await context.knowledge.add(_owner(org), upload)
+    added = AddedDocument.of(document, outcome=outcome)
+    assert isinstance(added, AddedDocument)
+    return added
+
+
+@routes.get("", summary="List documents")
+async def list_documents(
+    context: Context,
+    *,
+    org: Organisation,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 50,
+    cursor: Annotated[str, Query(description="`next_cursor` of the page before.")] = "",
+) -> DocumentList:
+    """The organisation's documents, the one added last first. A page may hold fewer than `limit`."""
+    page = await context.knowledge.page(_owner(org), limit=limit, cursor=cursor)
+    return DocumentList(data=[DocumentJson.of(each) for each in page.documents], next_cursor=page.cursor or None)
+
+
+@routes.get("/{document_id}", summary="Show a document", responses=NOT_FOUND)
+async def show_document(context: Context, *, document_id: DocumentId, org: Organisation) -> WholeDocument:
+    """One document with its passages."""
+    document, passages = await context.knowledge.show(_owner(org), document_id)
+    shown = WholeDocument.of(document, text=[PassageJson.of(row) for row in passages])
+    assert isinstance(shown, WholeDocument)
+    return shown
+
+
+@routes.delete("/{document_id}", summary="Remove a document", responses=NOT_FOUND)
+async def remove_document(context: Context, *, document_id: DocumentId, org: Organisation) -> RemovedDocument:
+    """Delete a document with every passage. Nothing shows it from then on; the next compaction takes it out of the files."""
+    return RemovedDocument(id=document_id, passages=await context.knowledge.remove(_owner(org), document_id))
+
+
+def _owner(organisation: str) -> Scope:
+    if not organisation.isprintable():
+        raise InvalidRequestError("must be printable", field="org")
+    return Scope(organisation, kind=OwnerKind.ORGANISATION)

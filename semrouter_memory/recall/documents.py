@@ -1,0 +1,102 @@
+"""Search of an organisation's documents: its passages by meaning and words, and whether the request asks for one.
+
+Strategy: the store finds by vector and, where it can, by words; both are ranked by one learned model, whose probability is compared
+with the threshold as a memory's relevance is. A request that asks for nothing of the kind reaches it with no passage, so there is
+no rule for when documents are searched. How it does on documents left out: `docs/learned-decisions.md`.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from semrouter_memory.config import KnowledgeConfig
+from semrouter_memory.language.bm25 import build
+from semrouter_memory.language.terms import terms
+from semrouter_memory.learned.logistic import Features, Logistic, log_odds
+from semrouter_memory.model import Hit, MemoryType, Reach, Scope
+from semrouter_memory.ports import Clock, Embedder, MemoryReader
+from semrouter_memory.recall.query import Query
+from semrouter_memory.recall.strategy import best_first
+
+FETCHED = 40
+"""Passages that the store gives for meaning, and as many for words."""
+_PASSAGES = frozenset({MemoryType.SEMANTIC})
+_MOST_TERMS = 8.0
+"""A longer request matches more words of any passage."""
+_SHOWN_CUT = log_odds(0.6)
+"""Relevance is shifted so that a passage on the cut has 0.6, the default threshold."""
+_MODEL = Logistic.load("passages")
+_CUT = log_odds(_MODEL.cut)
+
+
+class DocumentSearch:
+    """Finds passages for a request.
+
+    Args:
+        reader: the collection of documents.
+
+    Attributes:
+        limit: passages in a request at most.
+        token_budget: their tokens at most.
+    """
+
+    def __init__(self, *, reader: MemoryReader, embedder: Embedder, clock: Clock, config: KnowledgeConfig) -> None:
+        self.limit = config.limit
+        self.token_budget = config.token_budget
+        self._reader = reader
+        self._embedder = embedder
+        self._clock = clock
+
+    async def search(self, query: Query, owner: Scope, *, fresh: bool = False) -> list[Hit]:
+        """The best passages, best first, each with its relevance.
+
+        Raises:
+            UnavailableError: the model or the store does not answer.
+        """
+        found = await self._reader.search(
+            owner,
+            await self._embedder.embed_query(query.search_text),
+            limit=FETCHED,
+            now=self._clock.now(),
+            types=_PASSAGES,
+            reach=Reach.ALL,
+            fresh=fresh,
+            text=query.search_words,
+        )
+        return ranked(found, query)
+
+
+def ranked(found: Sequence[Hit], query: Query) -> list[Hit]:
+    """The same hits by relevance."""
+    odds = [_MODEL.log_odds(each) - _CUT + _SHOWN_CUT for each in features(found, query)]
+    return best_first(
+        replace(hit, relevance=1 / (1 + math.exp(-value))) for hit, value in zip(found, odds, strict=True)
+    )
+
+
+def features(found: Sequence[Hit], query: Query) -> list[Features]:
+    """What relevance is made of, for each passage."""
+    if not found:
+        return []
+    asked = list(dict.fromkeys(terms(query.search_words)))
+    index = build([hit.memory.searched for hit in found])
+    postings = index.find(asked)
+    lexical = index.scores(postings) / min(max(len(asked), 1.0), _MOST_TERMS)
+    matched = np.bincount(index.texts_at(postings), minlength=len(found)) / max(len(asked), 1)
+    cosine = np.array([hit.similarity for hit in found])
+    mixed = cosine + lexical
+    behind = mixed - mixed.max()
+    return [
+        {
+            "cosine": float(cosine[at]),
+            "lexical": float(lexical[at]),
+            "matched": float(matched[at]),
+            "behind": float(behind[at]),
+            "best cosine": float(cosine.max()),
+            "personal": float(query.is_personal),
+            "length": math.log1p(len(asked)),
+        }
+        for at in range(len(found))
+    ]
