@@ -22,7 +22,7 @@ from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.config import Config, secret
 from semrouter_memory.errors import TurnLogError, UnavailableError, name_of
 from semrouter_memory.events import OwnerIndexesMeasured, WorkFailed, WorkQueued
-from semrouter_memory.exchange.exchange import ExchangeSettings
+from semrouter_memory.exchange.turns import ExchangeSettings
 from semrouter_memory.maintenance.schedule import MaintenanceScheduler
 from semrouter_memory.manage.http import Readiness
 from semrouter_memory.model import Scope, SessionKey

@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from semrouter_memory.model import Json, MemoryType, Message, PastTurn, Position, Role, ToolUse
 
@@ -94,6 +94,21 @@ class Outline:
     answers_calls: frozenset[str] = frozenset()
 
 
+class ToolResult(NamedTuple):
+    """What a tool returned.
+
+    Attributes:
+        place: position in the request's array.
+        tool: the name of the tool; "" when the request does not say it.
+        replaceable: it is nothing but text, and another text may stand in its place.
+    """
+
+    place: int
+    tool: str
+    text: str
+    replaceable: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """A successful answer.
@@ -170,6 +185,14 @@ class Codec(Protocol):
             dropped: positions of messages to leave out.
             items: items to put before the request's own, in place of `previous_response_id`.
         """
+        ...
+
+    def results(self, parsed: ParsedRequest) -> tuple[ToolResult, ...]:
+        """The results of tools in the request, oldest first. Needs the parsed body and the codec's entries."""
+        ...
+
+    def with_results(self, raw: bytes, texts: Mapping[int, str]) -> bytes:
+        """`raw` with other texts as the results at these positions, which are replaceable ones of `results`."""
         ...
 
     def answer_reader(self, content_type: str, *, max_bytes: int) -> AnswerReader | None:

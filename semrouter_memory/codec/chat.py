@@ -3,12 +3,12 @@
 Reasoning (`reasoning_content`, `reasoning`, `<think>`) and refusals are no text of the answer.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from semrouter_memory.codec.answers import ENTRY_BYTES, Texts, reader_for
-from semrouter_memory.codec.base import Answer, AnswerReader, Outline, ParsedRequest, strip_reasoning
-from semrouter_memory.codec.conversation import Call, Entry, Kind, converse, outline
+from semrouter_memory.codec.base import Answer, AnswerReader, Outline, ParsedRequest, ToolResult, strip_reasoning
+from semrouter_memory.codec.conversation import Call, Entry, Kind, converse, outline, results
 from semrouter_memory.codec.edit import (
     before_elements,
     body_of,
@@ -19,6 +19,7 @@ from semrouter_memory.codec.edit import (
     last,
     takes_text,
     top_level,
+    with_texts,
     without,
     without_elements,
 )
@@ -179,6 +180,14 @@ class ChatCodec:
         if dropped and (placed or not block):
             placed += without_elements(list(elements(raw, messages.value.start)), dropped)
         return apply(raw, edits + placed)
+
+    def results(self, parsed: ParsedRequest) -> tuple[ToolResult, ...]:
+        messages: Any = (parsed.body or {}).get("messages")
+        return results(parsed.entries, lambda place: not holds_more(messages[place].get("content")))
+
+    def with_results(self, raw: bytes, texts: Mapping[int, str]) -> bytes:
+        messages = last(top_level(raw), "messages")
+        return apply(raw, with_texts(raw, messages.value, "content", texts)) if messages else raw
 
     def answer_reader(self, content_type: str, *, max_bytes: int) -> AnswerReader | None:
         return reader_for(content_type, chat_answer, ChatStream, max_bytes=max_bytes)

@@ -6,12 +6,12 @@ of the answer that the client wants to have continued).
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum, auto
 from itertools import accumulate, groupby
 from typing import NamedTuple, TypedDict
 
-from semrouter_memory.codec.base import Outline, strip_block, strip_reasoning
+from semrouter_memory.codec.base import Outline, ToolResult, strip_block, strip_reasoning
 from semrouter_memory.model import Message, PastTurn, Role, ToolUse
 
 _OUTCOME_CHARS = 200
@@ -96,6 +96,21 @@ def outline(entries: Sequence[Entry], *, joint: str) -> Outline:
         turns=tuple(_past_turns(entries, turn_of, whole, list(accumulate(lengths)))),
         answers_calls=frozenset(entry.call_id for entry in entries if entry.call_id),
     )
+
+
+def results(entries: Sequence[Entry], replaceable: Callable[[int], bool]) -> tuple[ToolResult, ...]:
+    """The results of tools, each with the tool's name: that of the latest call with its id.
+
+    Args:
+        replaceable: whether another text may stand in place of the result at that position.
+    """
+    names: dict[str, str] = {}
+    found: list[ToolResult] = []
+    for entry in entries:
+        names.update((call.id, call.name) for call in entry.calls)
+        if entry.kind is Kind.RESULT:
+            found.append(ToolResult(entry.place, names.get(entry.call_id, ""), entry.text, replaceable(entry.place)))
+    return tuple(found)
 
 
 def _runs(entries: Sequence[Entry]) -> tuple[list[tuple[Entry, ...]], int]:

@@ -134,6 +134,13 @@ def without_elements(spans: Sequence[Span], indexes: Collection[int]) -> list[Ed
     return edits
 
 
+def with_texts(raw: bytes, array: Span, key: str, texts: Mapping[int, str]) -> list[Edit]:
+    """Put texts in place of what these elements of an array have under that key."""
+    spans = list(elements(raw, array.start))
+    held = ((last(list(members(raw, spans[place].start)), key), text) for place, text in texts.items())
+    return [Edit(*member.value, encoded(text)) for member, text in held if member is not None]
+
+
 def before_elements(raw: bytes, array: Span, element: bytes) -> Edit:
     """Insert a first element into an array."""
     first = next(elements(raw, array.start), None)

@@ -10,8 +10,8 @@ from typing import Any
 import orjson
 
 from semrouter_memory.codec.answers import ENTRY_BYTES, Texts, reader_for
-from semrouter_memory.codec.base import Answer, AnswerReader, Outline, ParsedRequest, strip_reasoning
-from semrouter_memory.codec.conversation import Call, Entry, Kind, converse, outline
+from semrouter_memory.codec.base import Answer, AnswerReader, Outline, ParsedRequest, ToolResult, strip_reasoning
+from semrouter_memory.codec.conversation import Call, Entry, Kind, converse, outline, results
 from semrouter_memory.codec.edit import (
     body_of,
     body_settings,
@@ -23,6 +23,7 @@ from semrouter_memory.codec.edit import (
     takes_text,
     top_level,
     with_member,
+    with_texts,
     without,
     without_elements,
 )
@@ -147,6 +148,8 @@ ATTACHED = frozenset(
 )
 """What belongs to the turn that it stands in: the server's own tools, approvals, reasoning."""
 
+_TEXT_OUTPUTS = frozenset({"function_call_output", "custom_tool_call_output", "local_shell_call_output"})
+"""Results that are a text; others have a structure that a server checks."""
 _KNOWN = CLIENT_CALLS | OUTPUTS | ATTACHED
 _SPEAKERS = ("user", "assistant")
 
@@ -238,6 +241,14 @@ class ResponsesCodec:
             placed += _before_input(raw, given, items or ())
         return apply(raw, without(found, _REBUILT if rebuilt else OUR_FIELDS) + placed)
 
+    def results(self, parsed: ParsedRequest) -> tuple[ToolResult, ...]:
+        given: Any = (parsed.body or {}).get("input")
+        return results(parsed.entries, lambda place: _is_text_output(given[place]))
+
+    def with_results(self, raw: bytes, texts: Mapping[int, str]) -> bytes:
+        given = last(top_level(raw), "input")
+        return apply(raw, with_texts(raw, given.value, "output", texts)) if given else raw
+
     def answer_reader(self, content_type: str, *, max_bytes: int) -> AnswerReader | None:
         return reader_for(content_type, responses_answer, ResponsesStream, max_bytes=max_bytes)
 
@@ -295,6 +306,10 @@ def _attached(item: dict[str, Any], kind: str, place: int) -> Entry:
         place=place,
         lasting=holds_more_than_text(item),
     )
+
+
+def _is_text_output(item: dict[str, Any]) -> bool:
+    return item.get("type") in _TEXT_OUTPUTS and not holds_more(item.get("output"))
 
 
 def _user_item(text: str) -> dict[str, str]:

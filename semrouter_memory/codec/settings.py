@@ -132,6 +132,7 @@ ROUTE: Mapping[str, Setting] = {
     f"{ROUTE_PREFIX}types": _TYPES,
     f"{ROUTE_PREFIX}limit": _LIMIT,
     f"{ROUTE_PREFIX}threshold": _THRESHOLD,
+    f"{ROUTE_PREFIX}tool-result-tokens": Setting("tool_result_tokens", Governs.READING, _limit, int),
     f"{ROUTE_PREFIX}position": Setting("position", Governs.READING, Position, str.lower),
     f"{ROUTE_PREFIX}org": Setting("organisation", Governs.BOTH, _of_type(str)),
     f"{ROUTE_PREFIX}agent": Setting("agent", Governs.BOTH, _of_type(str)),

@@ -240,13 +240,19 @@ class AgeingConfig(Section):
 
 
 class CompressionConfig(Section):
-    """Replaces the beginning of a long conversation with a structured state. Off by default."""
+    """Replaces the beginning of a long conversation with a state, and old results of tools with a line. Off by default."""
 
     enabled: bool = Field(default=False, description="on: long conversations are shortened")
     min_turns: int = Field(20, ge=6, description="turns of a conversation from which on it is shortened")
     raw_turns: int = Field(5, ge=1, description="last turns that are sent unchanged")
     every_turns: int = Field(10, ge=1, description="turns after which the memory_extraction model reorders the state")
     state_tokens: int = Field(250, ge=50, description="bound on the state, in the embedding model's tokens")
+    tool_result_tokens: int = Field(
+        0,
+        ge=0,
+        description="tokens (four bytes each) of the tools' results in a request from which on old results are replaced by one line; 0: never",
+    )
+    raw_tool_results: int = Field(3, ge=1, description="last tool results that are sent unchanged")
     state_ttl_hours: float = Field(168, gt=0, description="hours after which the state of an idle session is deleted")
 
 

@@ -30,9 +30,10 @@ from semrouter_memory.exchange.events import (
     ResponseBody,
     ResponseHeaders,
 )
-from semrouter_memory.exchange.exchange import Exchange, ExchangeSettings
+from semrouter_memory.exchange.exchange import Exchange
 from semrouter_memory.exchange.policy import RouteSettings
 from semrouter_memory.exchange.replies import NeedRecall, ReplaceBody
+from semrouter_memory.exchange.turns import ExchangeSettings
 from semrouter_memory.model import RecallResult, Scope, SessionKey
 
 LENGTHS = (20, 50, 100, 200, 1000)

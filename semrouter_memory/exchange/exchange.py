@@ -9,13 +9,11 @@ recall: request only, changes the body and is finished;  retain: sees copies of 
 single: both in one stream.
 """
 
-from dataclasses import dataclass
 from datetime import datetime
 
 from semrouter_memory.codec.base import Codec, Outline, ParsedRequest
 from semrouter_memory.codec.edit import names_our_fields
 from semrouter_memory.codec.registry import codec_for
-from semrouter_memory.config import MemoryConfig
 from semrouter_memory.errors import BodyError
 from semrouter_memory.exchange.answer import AnswerPipeline, open_answer, unknown_coding
 from semrouter_memory.exchange.events import (
@@ -31,10 +29,12 @@ from semrouter_memory.exchange.events import (
     ResponseTrailers,
 )
 from semrouter_memory.exchange.identity import Requester, requester_of, scope_of
-from semrouter_memory.exchange.policy import RouteSettings, ends_session, opted_out, other_owners, policy_for, signals
+from semrouter_memory.exchange.policy import RouteSettings, opted_out, other_owners, policy_for, signals
 from semrouter_memory.exchange.replies import Continue, NeedRecall, ReplaceBody, Reply, Silence, Step, StreamBody
 from semrouter_memory.exchange.states import State, StateTrigger, follow
+from semrouter_memory.exchange.tool_results import shortened
 from semrouter_memory.exchange.turns import (
+    ExchangeSettings,
     TurnSource,
     compressible,
     may_be_compressed,
@@ -47,20 +47,6 @@ from semrouter_memory.model import Compression, Position, Reason, RecallResult, 
 
 _PIECE_BYTES = 64 * 1024
 """Chunks of a body are joined to pieces of about this size."""
-
-
-@dataclass(frozen=True, slots=True)
-class ExchangeSettings:
-    """What every exchange of this process shares.
-
-    Attributes:
-        max_body_bytes: bound on a request body, also while it is collected from chunks.
-        max_answer_bytes: bound on an answer, decoded.
-    """
-
-    memory: MemoryConfig
-    max_body_bytes: int
-    max_answer_bytes: int
 
 
 class Exchange:
@@ -91,6 +77,7 @@ class Exchange:
         self._position = Position.SYSTEM
         self._parsed: ParsedRequest | None = None
         self._outline = Outline()
+        self._shortened: bytes | None = None
         self._source: TurnSource | None = None
         self._answer: AnswerPipeline | None = None
         self.refusal: Reason | None = None
@@ -241,23 +228,26 @@ class Exchange:
             return self._go_without(policy.refusal)
         items = self._required_codec.items(parsed) if memory.compression.enabled else None
         if policy.retain and self._handles_response:
-            ending = ends_session(self._headers, parsed.settings, memory.identity, memory.signals)
-            facts = request_facts(self._headers, memory.identity, self._received_at, ends_session=ending)
+            facts = request_facts(self._headers, parsed.settings, memory, self._received_at)
             self._source = turn_source(scope, facts, parsed, items)
         if self._protocol.observing:
             self._chunks.clear()
             self._parsed = None
             self._request_answered()
             return Silence()
+        compression = memory.compression
+        if found := shortened(self._required_codec, self._collected(), parsed, policy.options, compression):
+            self._shortened, self._parsed = found.body, (parsed := found.parsed)
         request = recall_request(
             scope,
             parsed,
             policy.options,
             signals(self._headers, memory.signals),
             has_place=self._required_codec.has_place(parsed, self._position),
+            shortened=found.results if found else None,
             others=other_owners(self._requester.others, memory.recall, self._route, parsed.settings),
         )
-        if may_be_compressed(parsed, items, memory.compression) and self._has_place_for_state(parsed):
+        if may_be_compressed(parsed, items, compression) and self._has_place_for_state(parsed):
             self._outline = self._required_codec.outline(parsed)
             request = compressible(request, parsed, self._outline)
         return NeedRecall(request)
@@ -312,9 +302,10 @@ class Exchange:
         if self._protocol.observing:
             return Silence()
         original = self._collected()
+        source, self._shortened = self._shortened or original, None
         leaving = self._outline.turns[: compression.dropped_turns] if compression else ()
         body = self._required_codec.rewrite(
-            original,
+            source,
             block=block,
             position=self._position,
             parsed=parsed,

@@ -27,6 +27,7 @@ class RouteSettings:
     similarity_threshold: float | None = None
     memory_types: frozenset[MemoryType] | None = None
     position: Position | None = None
+    tool_result_tokens: int | None = None
     organisation: str = ""
     agent: str = ""
     organisation_limit: int | None = None
@@ -72,6 +73,9 @@ def policy_for(file: MemoryConfig, route: RouteSettings, body: BodySettings, *, 
         types=body.memory_types or route.memory_types,
         position=route.position or file.recall.position,
         unreadable=Governs.READING in off,
+        tool_result_tokens=0
+        if Governs.READING in off
+        else _first(route.tool_result_tokens, file.compression.tool_result_tokens),
     )
     refusal = None
     if opted_out:

@@ -46,6 +46,7 @@ class Outcome:
         unreadable: names of the settings that cannot be read; what they govern was off.
         memory_ids: of the memories that were put into the request, best first.
         compressed_turns: how many turns of the conversation were replaced by a state.
+        shortened_results: how many results of tools were replaced by a line.
         duration_ms: how long the request waited for recall.
     """
 
@@ -54,6 +55,7 @@ class Outcome:
     memory_ids: tuple[str, ...] = ()
     tokens: int = 0
     compressed_turns: int = 0
+    shortened_results: int = 0
     duration_ms: float = 0.0
 
 
@@ -65,6 +67,7 @@ def outcome_of(result: RecallResult, *, duration_ms: float, unreadable: tuple[st
         memory_ids=tuple(hit.memory.id for hit in used),
         tokens=result.tokens,
         compressed_turns=result.compression.dropped_turns if result.compression else 0,
+        shortened_results=result.shortened.results if result.shortened else 0,
         duration_ms=duration_ms,
     )
 

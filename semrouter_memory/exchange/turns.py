@@ -8,6 +8,7 @@ import orjson
 
 from semrouter_memory.codec.base import (
     Answer,
+    BodySettings,
     Outline,
     ParsedRequest,
     continued_hash,
@@ -15,8 +16,9 @@ from semrouter_memory.codec.base import (
     transcript_hash,
     transcript_hashes,
 )
-from semrouter_memory.config import CompressionConfig, IdentityConfig
+from semrouter_memory.config import CompressionConfig, MemoryConfig
 from semrouter_memory.exchange.events import Headers
+from semrouter_memory.exchange.policy import ends_session
 from semrouter_memory.model import (
     Json,
     Message,
@@ -26,6 +28,7 @@ from semrouter_memory.model import (
     Role,
     Scope,
     SessionHints,
+    ShortenedResults,
     Signals,
     ToolUse,
     Turn,
@@ -36,6 +39,20 @@ MAX_ITEMS_BYTES = 256 * 1024
 
 _LOOP_KEY_HISTORY = 2
 """Messages before the turn that tell two turns with the same words apart: the last exchange is enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeSettings:
+    """What every exchange of this process shares.
+
+    Attributes:
+        max_body_bytes: bound on a request body, also while it is collected from chunks.
+        max_answer_bytes: bound on an answer, decoded.
+    """
+
+    memory: MemoryConfig
+    max_body_bytes: int
+    max_answer_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,15 +80,13 @@ class TurnSource:
     items: tuple[Json, ...] | None = None
 
 
-def request_facts(
-    headers: Headers, config: IdentityConfig, received_at: datetime, *, ends_session: bool = False
-) -> RequestFacts:
+def request_facts(headers: Headers, body: BodySettings, config: MemoryConfig, received_at: datetime) -> RequestFacts:
     return RequestFacts(
         request_id=headers.get("x-request-id"),
         idempotency_key=headers.get("idempotency-key"),
-        session=headers.get(config.session_header),
+        session=headers.get(config.identity.session_header),
         received_at=received_at,
-        ends_session=ends_session,
+        ends_session=ends_session(headers, body, config.identity, config.signals),
     )
 
 
@@ -82,6 +97,7 @@ def recall_request(
     signals: Signals,
     *,
     has_place: bool = True,
+    shortened: ShortenedResults | None = None,
     others: tuple[OtherOwner, ...] = (),
 ) -> RecallRequest:
     return RecallRequest(
@@ -96,6 +112,7 @@ def recall_request(
         continues_loop=parsed.in_tool_loop,
         model=parsed.model,
         has_place=has_place,
+        shortened=shortened,
         others=others,
     )
 

@@ -20,7 +20,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from semrouter_memory.language.terms import terms
+from semrouter_memory.language.terms import search_terms
 
 K1 = 1.2
 B = 0.4
@@ -128,7 +128,7 @@ def term_hash(term: str) -> int:
 
 def _postings(texts: Sequence[str], places: NDArray[np.intp]) -> tuple[_Postings, NDArray[np.uint16]]:
     """The texts' postings, and how many terms each of them has."""
-    hashed = [[term_hash(term) for term in terms(text)] for text in texts]
+    hashed = [[term_hash(term) for term in search_terms(text)] for text in texts]
     lengths = np.fromiter(map(len, hashed), np.int64, len(hashed))
     every = np.fromiter(_flattened(hashed), np.uint64, int(lengths.sum()))
     where = np.repeat(np.asarray(places, dtype=np.uint32), lengths)

@@ -68,6 +68,11 @@ def after(found: Sequence[str], skipped: Phrases | None, place: int = 0) -> int:
     return place
 
 
+def tells_failure(outcome: str) -> bool:
+    """Whether the beginning of a tool's result says that the tool failed."""
+    return phrases("failures").occur_in(outcome) and not phrases("successes").occur_in(outcome)
+
+
 def _skipped(found: Sequence[str], skipped: Phrases | None, place: int) -> int:
     if found[place] in MARKS:
         return 1

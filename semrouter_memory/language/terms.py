@@ -6,9 +6,11 @@ are words like others. Chinese has no spaces: pairs of neighbouring characters a
 """
 
 import re
+import tomllib
 import unicodedata
-from collections.abc import Iterator
-from functools import lru_cache
+from collections.abc import Iterator, Mapping
+from functools import cache, lru_cache
+from importlib.resources import files
 
 import Stemmer
 
@@ -47,6 +49,30 @@ def terms(text: str) -> list[str]:
         text = _without_accents(unicodedata.normalize("NFKC", text).translate(APOSTROPHES))
     text = text.lower()
     return list(_terms(_MAY.sub(_MAY_MONTH, text) if "may" in text else text))
+
+
+def search_terms(text: str) -> list[str]:
+    """The terms by which memories are searched: the text's own, and those of the concepts that its Chinese words name.
+
+    A question seldom uses the word that the answer was given in ("妻子" and "老婆"), and short words share no pair.
+    """
+    found = terms(text)
+    if CJK.search(text):
+        found += dict.fromkeys(_concepts()[match.group()] for match in _concept_words().finditer(text))
+    return found
+
+
+@cache
+def _concepts() -> Mapping[str, str]:
+    """Word -> the term of its concept; of a word in several, the first."""
+    listed = tomllib.loads(files(__package__).joinpath("concepts_zh.toml").read_text(encoding="utf-8"))
+    return {word: f"concept{name}" for name in reversed(listed) for word in listed[name].split()}
+
+
+@cache
+def _concept_words() -> re.Pattern[str]:
+    """Any of them, longer ones first: "家住" is one word."""
+    return re.compile("|".join(map(re.escape, sorted(_concepts(), key=len, reverse=True))))
 
 
 def _without_accents(text: str) -> str:

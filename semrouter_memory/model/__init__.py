@@ -43,6 +43,7 @@ from semrouter_memory.model.requests import (
     RecallOptions,
     RecallRequest,
     RecallResult,
+    ShortenedResults,
     Signals,
     StepRun,
 )
@@ -125,6 +126,7 @@ __all__ = [
     "Scope",
     "SessionHints",
     "SessionKey",
+    "ShortenedResults",
     "Signals",
     "StepRun",
     "StoredChain",

@@ -42,6 +42,7 @@ class RecallOptions:
 
     Attributes:
         unreadable: a setting that governs reading cannot be read, so nothing is recalled.
+        tool_result_tokens: tokens of the tools' results from which on old ones are left out; 0: never.
     """
 
     limit: int
@@ -49,6 +50,7 @@ class RecallOptions:
     types: frozenset[MemoryType] | None = None
     position: Position = Position.SYSTEM
     unreadable: bool = False
+    tool_result_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +121,19 @@ class Compression:
     deletions: object = field(default=None, repr=False, compare=False)
 
 
+@dataclass(frozen=True, slots=True)
+class ShortenedResults:
+    """Old results of tools that are one line each in the request.
+
+    Attributes:
+        results: how many.
+        tokens: how many fewer the request has, an estimate from bytes.
+    """
+
+    results: int
+    tokens: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallRequest:
     """All that recall needs to know of a request.
@@ -135,6 +150,7 @@ class RecallRequest:
         answers_calls: ids of the tool calls that the request itself brings results of.
         model: the one that the client asks; for traces.
         has_place: memories can be put into the request.
+        shortened: old results of tools that are left out of it; None: none.
         others: the organisation and the agent, where the request has them.
     """
 
@@ -152,6 +168,7 @@ class RecallRequest:
     answers_calls: frozenset[str] = frozenset()
     model: str = ""
     has_place: bool = True
+    shortened: ShortenedResults | None = None
     others: tuple[OtherOwner, ...] = ()
 
     @property
@@ -239,6 +256,7 @@ class RecallResult:
         tokens: size of `text` in the embedding model's tokens.
         without_history: there were no earlier messages that a vague query could have been completed with.
         compression: what becomes of the conversation's beginning; None when that was no question.
+        shortened: same as `RecallRequest.shortened`.
         ranking: the best of what was considered, before threshold, limit and budget, best first.
     """
 
@@ -250,4 +268,5 @@ class RecallResult:
     tokens: int = 0
     without_history: bool = False
     compression: Compression | None = None
+    shortened: ShortenedResults | None = None
     ranking: tuple[Hit, ...] = ()

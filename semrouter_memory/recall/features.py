@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from semrouter_memory.language.bm25 import TermIndex
 from semrouter_memory.language.scripts import CJK
-from semrouter_memory.language.terms import terms
+from semrouter_memory.language.terms import search_terms, terms
 from semrouter_memory.model import Hit, Memory, Message, Period, Role, Vector
 from semrouter_memory.ports import MemoryIndex
 from semrouter_memory.recall import wants
@@ -89,7 +89,7 @@ class QueryFeatures:
         text, history, personal = query.text, query.history, query.is_personal
         return cls(
             text=text,
-            terms=tuple(dict.fromkeys(terms(query.search_words))),
+            terms=tuple(dict.fromkeys(search_terms(query.search_words))),
             answered=tuple(dict.fromkeys(term for answer in _last_answers(history) for term in terms(answer))),
             need=need_of(text),
             personal=personal,

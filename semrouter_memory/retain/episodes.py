@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from semrouter_memory.codec.base import strip_block, strip_reasoning
 from semrouter_memory.language.own_text import LEFT_OUT
-from semrouter_memory.language.phrases import after, begins, phrases
+from semrouter_memory.language.phrases import after, begins, phrases, tells_failure
 from semrouter_memory.language.scripts import CJK
 from semrouter_memory.language.sentences import QUESTION_MARKS, sentences
 from semrouter_memory.language.words import tokens
@@ -190,10 +190,6 @@ def _fits(sentence: str) -> bool:
 def _failures(tools: Sequence[ToolUse]) -> Iterator[str]:
     """Names of the tools that failed, never what they said."""
     last = {tool.name: tool for tool in tools}
-    for name in dict.fromkeys(tool.name for tool in tools if _failed(tool)):
+    for name in dict.fromkeys(tool.name for tool in tools if tells_failure(tool.outcome)):
         plain = " ".join(name.split())[:_MAX_NAME_CHARS]
-        yield f"{plain} failed" if _failed(last[name]) else f"{plain} failed at first"
-
-
-def _failed(tool: ToolUse) -> bool:
-    return phrases("failures").occur_in(tool.outcome) and not phrases("successes").occur_in(tool.outcome)
+        yield f"{plain} failed" if tells_failure(last[name].outcome) else f"{plain} failed at first"

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from semrouter_memory.language import bm25
-from semrouter_memory.language.terms import terms
+from semrouter_memory.language.terms import search_terms
 from semrouter_memory.model import ALWAYS, EmbeddedMemory, Hit, Memory, MemoryType, Page, Period, Reach, Scope, Vector
 from semrouter_memory.store import schema
 from semrouter_memory.store.schema import Row
@@ -49,7 +49,7 @@ class InMemoryStore:
 
     def _bm25(self, scope: Scope, text: str, now: datetime) -> dict[str, float]:
         """By primary key, of those that hold one of the words; over the owner's active memories."""
-        if not (asked := terms(text)):
+        if not (asked := search_terms(text)):
             return {}
         rows = list(self._active(scope, Reach.ALL, None, now))
         index = bm25.build([row["content"] for row in rows])

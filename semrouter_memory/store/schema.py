@@ -24,7 +24,7 @@ import numpy as np
 import orjson
 
 from semrouter_memory.errors import InvalidRequestError
-from semrouter_memory.language.terms import terms
+from semrouter_memory.language.terms import search_terms
 from semrouter_memory.model import ALWAYS, EmbeddedMemory, Memory, MemoryType, Period, Reach, Scope, Vector
 
 Row: TypeAlias = dict[str, Any]
@@ -236,7 +236,7 @@ def indexed_terms(content: str) -> str:
     Where these are too long for the column (Chinese takes four times its bytes), each term stands once, short ones first:
     single characters cover every word, whatever is left out after them.
     """
-    found = terms(content)
+    found = search_terms(content)
     if sum(map(_term_bytes, found)) > MAX_VARCHAR_BYTES:
         found = sorted(dict.fromkeys(found), key=len)
     return _joined(found)
@@ -244,7 +244,7 @@ def indexed_terms(content: str) -> str:
 
 def asked_terms(text: str) -> str:
     """A query in the same terms; "" when no word of it carries content."""
-    return _joined(terms(text)[:_MAX_ASKED_TERMS])
+    return _joined(search_terms(text)[:_MAX_ASKED_TERMS])
 
 
 def _term_bytes(term: str) -> int:

@@ -54,6 +54,7 @@ class Metrics:
         self.unreadable_settings = self._counter("unreadable_settings", "Settings that cannot be read.", "setting")
         self.compressions = self._counter("compressions", "Long conversations decided about, by outcome.", "reason")
         self.compressed_turns = self._counter("compressed_turns", "Turns that a state stood for.")
+        self.shortened_results = self._counter("shortened_tool_results", "Results of tools that a line stood for.")
         self.compressed_tokens = self._counter("compressed_tokens", "Tokens that were not sent, estimated.")
 
     def _define_background(self) -> None:
@@ -119,6 +120,9 @@ class Metrics:
             self.injected_tokens.inc(result.tokens)
         if result.compression is not None:
             self._count_compression(result.compression)
+        if result.shortened is not None:
+            self.shortened_results.inc(result.shortened.results)
+            self.compressed_tokens.inc(result.shortened.tokens)
 
     def _count_compression(self, compression: Compression) -> None:
         self.compressions.labels(compression.reason.value).inc()

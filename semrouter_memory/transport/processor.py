@@ -10,9 +10,10 @@ import grpc.aio
 
 from semrouter_memory.events import ExchangeBypassed, ExchangeFailed, SettingsUnreadable, TurnDropped
 from semrouter_memory.exchange.events import Event, RequestHeaders
-from semrouter_memory.exchange.exchange import Exchange, ExchangeSettings
+from semrouter_memory.exchange.exchange import Exchange
 from semrouter_memory.exchange.policy import route_settings
 from semrouter_memory.exchange.replies import NeedRecall, Outcome, Reply, outcome_of
+from semrouter_memory.exchange.turns import ExchangeSettings
 from semrouter_memory.model import Appended, Reason, RecallRequest, RecallResult, Turn
 from semrouter_memory.ports import Clock, Observer, RecordedStream, Recorder, StreamSpans, Tracing
 from semrouter_memory.transport import wire

@@ -109,7 +109,7 @@ class RequestPhase:
         except Exception as error:  # noqa: BLE001 - no bug of ours may cost a request
             self._observer.observe(ExchangeFailed(error))
             result = RecallResult(reason=Reason.INTERNAL)
-        result = replace(result, steps_ms=timer.ms, runs=tuple(timer.runs))
+        result = replace(result, steps_ms=timer.ms, runs=tuple(timer.runs), shortened=request.shortened)
         self._observer.observe(RecallFinished(result))
         return result
 

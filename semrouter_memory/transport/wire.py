@@ -159,6 +159,8 @@ def _describe(response: pb.ProcessingResponse, outcome: Outcome | Reason) -> Non
         fields["memory_ids"].string_value = _listed(outcome.memory_ids)
     fields["tokens"].number_value = outcome.tokens
     fields["compressed_turns"].number_value = outcome.compressed_turns
+    if outcome.shortened_results:
+        fields["shortened_results"].number_value = outcome.shortened_results
     fields["duration_ms"].number_value = round(outcome.duration_ms, 3)
 
 

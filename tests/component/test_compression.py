@@ -28,9 +28,10 @@ from semrouter_memory.exchange.events import (
     ResponseBody,
     ResponseHeaders,
 )
-from semrouter_memory.exchange.exchange import Exchange, ExchangeSettings
+from semrouter_memory.exchange.exchange import Exchange
 from semrouter_memory.exchange.policy import RouteSettings
 from semrouter_memory.exchange.replies import NeedRecall, ReplaceBody
+from semrouter_memory.exchange.turns import ExchangeSettings
 from semrouter_memory.model import (
     AppendOutcome,
     CompressionReason,

@@ -14,7 +14,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from semrouter_memory.config import MemoryConfig, ServerConfig
 from semrouter_memory.errors import ConfigurationError
 from semrouter_memory.events import Event, ExchangeBypassed, ExchangeFailed, SettingsUnreadable
-from semrouter_memory.exchange.exchange import ExchangeSettings
+from semrouter_memory.exchange.turns import ExchangeSettings
 from semrouter_memory.model import Appended, AppendOutcome, Reason, RecallRequest, RecallResult, Turn
 from semrouter_memory.transport import wire
 from semrouter_memory.transport.pb import ext_proc_pb2 as pb

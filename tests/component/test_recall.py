@@ -8,7 +8,7 @@ import pytest
 from semrouter_memory.config import EmbeddingConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.evaluation.retrieval_run import CachingEmbedder
-from semrouter_memory.model import Message, Reach, Reason, Role, Scope, Tombstone
+from semrouter_memory.model import FORM, Message, Reach, Reason, Role, Scope, Tombstone
 from semrouter_memory.ports import Embedder
 from tests.recalling import ALICE, NOW, Recalling, recalling
 
@@ -75,6 +75,20 @@ async def known(empty: Recalling) -> Recalling:
     """Alice's memory holds the facts."""
     await empty.remember(*FACTS)
     return empty
+
+
+CHINESE = (
+    *(
+        "我住在上海",
+        "我老婆是小学老师",
+        "我不吃辣",
+        "我开一辆白色的大众",
+        "我最近在读《三体》",
+        "我的航班是周三下午两点",
+    ),
+    *("我患有高血压", "我每天早上六点跑步", "我女儿今年五岁", "我的预算是五千块", "我妈妈喜欢唱歌", "我明年打算结婚"),
+    *("我们的项目用的是PostgreSQL数据库", "我的鞋码是四十二", "我戒烟三年了", "我最喜欢的颜色是蓝色"),
+)
 
 
 # -- what was asked for ------------------------------------------------------------------------------------------------
@@ -231,3 +245,25 @@ async def test_what_is_written_changes_the_very_next_answer(known: Recalling) ->
 
     assert given[0] == "User's flight to Hawaii leaves at 11 am"
     assert "User's flight to Hawaii leaves at 9 am" not in given
+
+
+# -- Chinese -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("query", "wanted"),
+    [
+        ("我住在哪个城市？", "上海"),
+        ("我妻子做什么工作？", "小学老师"),
+        ("我的口味怎么样？", "不吃辣"),
+        ("我的车是什么牌子？", "大众"),
+        ("我在看什么书？", "三体"),
+        ("我的飞机几点起飞？", "两点"),
+        ("我有什么慢性病？", "高血压"),
+        ("我什么时候结婚？", "明年"),
+        ("我们项目用什么数据库？", "PostgreSQL"),
+    ],
+)
+async def test_a_chinese_question_finds_what_was_said_in_other_words(empty: Recalling, query: str, wanted: str) -> None:
+    await empty.remember(*CHINESE, metadata={FORM: "quote"})
+    assert any(wanted in given for given in await empty.given(query))

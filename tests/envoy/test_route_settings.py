@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from .client import CHAT, asking, behaving
+from .client import CHAT, RESPONSES, asking, behaving
 from .conftest import Installation, installed
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -25,6 +25,7 @@ ROUTES = {
     "how-to": {"x-memory-types": "procedural"},
     "system": {"x-memory-position": "system"},
     "mistyped": {"x-memory-limit": "many", "x-memory-types": "facts"},
+    "agents": {"x-memory-tool-result-tokens": "300"},
     "misnamed": {"x-memory-autostore": "false"},
 }
 FACTS = [
@@ -54,6 +55,8 @@ def with_routes(config: dict[str, Any]) -> None:
         route["match"]["headers"].append({"name": "x-route", "string_match": {"exact": name}})
         overrides = {"@type": PER_ROUTE, "overrides": {"grpc_initial_metadata": metadata(settings)}}
         route["typed_per_filter_config"] = dict.fromkeys(FILTERS, overrides)
+        shown = {"header": {"key": "x-shortened", "value": "%DYNAMIC_METADATA(semrouter.memory:shortened_results)%"}}
+        route["response_headers_to_add"] = [shown]
         routes.insert(0, route)
 
 
@@ -120,3 +123,47 @@ async def test_a_mistyped_setting_is_counted_and_what_it_governs_is_off(on: Inst
     assert await recalled(on, "mistyped") == []
     assert await recalled(on, "misnamed", enabled=True) == []
     assert await on.metric("semrouter_memory_unreadable_settings_total") == before + 3
+
+
+def loop(*results: str) -> dict[str, list[dict[str, Any]]]:
+    """An agent's run, by path."""
+    messages: list[dict[str, Any]] = [
+        {"role": "system", "content": "Be  brief."},
+        {"role": "user", "content": "Deploy"},
+    ]
+    items: list[dict[str, Any]] = [{"type": "message", "role": "user", "content": "Deploy"}]
+    for number, text in enumerate(results):
+        name = f"call_{number}"
+        call = {"id": name, "type": "function", "function": {"name": "shell", "arguments": json.dumps({"n": number})}}
+        messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        messages.append({"role": "tool", "tool_call_id": name, "content": text})
+        items.append({"type": "function_call", "call_id": name, "name": "shell", "arguments": "{}"})
+        items.append({"type": "function_call_output", "call_id": name, "output": text})
+    return {CHAT: messages, RESPONSES: items}
+
+
+@pytest.mark.parametrize(("path", "field", "held"), [(CHAT, "messages", "content"), (RESPONSES, "input", "output")])
+async def test_old_tool_results_are_one_line_where_a_route_says_so(
+    on: Installation, path: str, field: str, held: str
+) -> None:
+    """Beyond the limit all but the last three; every call and id, and what was said, goes up as it is."""
+
+    async def sent(route: str, count: int) -> tuple[list[int], str]:
+        items = loop(*(f"Timeout {number}: " + "x" * 400 for number in range(count)))[path]
+        async with on.http(headers={**behaving({}), "x-route": route}) as http:
+            answer = await http.post(path, json={"model": "m", field: items, "memory_config": {"retrieval_limit": 0}})
+        answer.raise_for_status()
+        got = on.llm.last.json[field]
+        changed = [place for place, (one, other) in enumerate(zip(items, got, strict=True)) if one != other]
+        for place in changed:
+            assert {**got[place], held: ""} == {**items[place], held: ""}
+            assert got[place][held].startswith("[shell: failed, 411 characters left out; it began: Timeout ")
+        results = [place for place, item in enumerate(items) if held in item and "call_id" in str(item)]
+        return [results.index(place) for place in changed], answer.headers.get("x-shortened", "")
+
+    before = await on.metric("semrouter_memory_shortened_tool_results_total")
+    assert (await sent("agents", 2))[0] == []
+    assert await sent("agents", 4) == ([0], "1")
+    assert await sent("agents", 6) == ([0, 1, 2], "3")
+    assert (await sent("none", 6))[0] == [], "off by default"
+    assert await on.metric("semrouter_memory_shortened_tool_results_total") == before + 4

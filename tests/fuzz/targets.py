@@ -36,9 +36,10 @@ from semrouter_memory.exchange.events import (
     ResponseTrailers,
     UnknownEvent,
 )
-from semrouter_memory.exchange.exchange import Exchange, ExchangeSettings
+from semrouter_memory.exchange.exchange import Exchange
 from semrouter_memory.exchange.policy import RouteSettings, route_settings
 from semrouter_memory.exchange.replies import Continue, NeedRecall, ReplaceBody, Reply, Silence, StreamBody
+from semrouter_memory.exchange.turns import ExchangeSettings
 from semrouter_memory.model import Position, Reason, RecallResult
 from semrouter_memory.transport import wire
 from semrouter_memory.transport.pb import ext_proc_pb2 as pb

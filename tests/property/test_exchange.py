@@ -20,9 +20,10 @@ from semrouter_memory.exchange.events import (
     ResponseTrailers,
     UnknownEvent,
 )
-from semrouter_memory.exchange.exchange import Exchange, ExchangeSettings
+from semrouter_memory.exchange.exchange import Exchange
 from semrouter_memory.exchange.policy import RouteSettings
 from semrouter_memory.exchange.replies import Continue, NeedRecall, ReplaceBody, Reply, Silence, StreamBody
+from semrouter_memory.exchange.turns import ExchangeSettings
 from semrouter_memory.model import Reason, RecallResult
 
 MODES = st.sampled_from([None, *BodyMode])

@@ -17,8 +17,9 @@ from semrouter_memory.exchange.events import (
     ResponseBody,
     ResponseHeaders,
 )
-from semrouter_memory.exchange.exchange import Exchange, ExchangeSettings
+from semrouter_memory.exchange.exchange import Exchange
 from semrouter_memory.exchange.policy import RouteSettings
+from semrouter_memory.exchange.turns import ExchangeSettings
 
 RECALL = Protocol(request_body=BodyMode.BUFFERED, response_body=BodyMode.NONE)
 RETAIN = Protocol(observing=True, request_body=BodyMode.STREAMED, response_body=BodyMode.STREAMED)

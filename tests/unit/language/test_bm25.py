@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from semrouter_memory.language import bm25
 from semrouter_memory.language.bm25 import TermIndex
-from semrouter_memory.language.terms import terms
+from semrouter_memory.language.terms import search_terms
 
 TEXTS = (
     "User's budget for the Hawaii trip is $10,000",
@@ -29,7 +29,7 @@ ANY_TEXT = st.lists(WORDS, max_size=6).map(" ".join)
 
 def expected(texts: Sequence[str], query: Sequence[str]) -> list[float]:
     """The formula, as it is written in the module's description."""
-    documents = [Counter(terms(text)) for text in texts]
+    documents = [Counter(search_terms(text)) for text in texts]
     lengths = [sum(document.values()) for document in documents]
     mean = max(sum(lengths) / max(len(lengths), 1), 1.0)
 
@@ -58,13 +58,13 @@ def same(one: TermIndex, other: TermIndex) -> bool:
     "query", ["What's my budget?", "the dog Rex and the trip", "budget budget trip", "我的预算", "nothing of it", "the"]
 )
 def test_scores_are_those_of_the_formula(query: str) -> None:
-    scores = scored(bm25.build(TEXTS), terms(query))
+    scores = scored(bm25.build(TEXTS), search_terms(query))
     assert scores.dtype == np.float32
-    np.testing.assert_allclose(scores, expected(TEXTS, terms(query)), rtol=1e-5)
+    np.testing.assert_allclose(scores, expected(TEXTS, search_terms(query)), rtol=1e-5)
 
 
 def test_a_text_that_answers_is_above_one_that_does_not() -> None:
-    scores = scored(bm25.build(TEXTS), terms("what was my Hawaii budget"))
+    scores = scored(bm25.build(TEXTS), search_terms("what was my Hawaii budget"))
     assert scores.argmax() == 0
     assert scores[1] == 0
 
@@ -114,7 +114,7 @@ def test_a_changed_index_is_the_one_that_would_be_built(
 
 @given(st.lists(ANY_TEXT, min_size=1, max_size=8), st.lists(WORDS, max_size=6))
 def test_any_texts_and_any_query_score_as_the_formula_says(texts: list[str], query: list[str]) -> None:
-    wanted = [term for word in query for term in terms(word)]
+    wanted = [term for word in query for term in search_terms(word)]
     np.testing.assert_allclose(scored(bm25.build(texts), wanted), expected(texts, wanted), rtol=1e-4, atol=1e-6)
 
 

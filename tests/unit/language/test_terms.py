@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semrouter_memory.language.terms import terms
+from semrouter_memory.language.terms import search_terms, terms
 
 
 @pytest.mark.parametrize(
@@ -73,3 +73,25 @@ def test_what_differs_in_a_number_or_a_name_has_other_terms(one: str, other: str
 @given(st.text() | st.from_regex(r"[0-9,.]{1,400}[km]?", fullmatch=True))
 def test_no_text_has_an_empty_term(text: str) -> None:
     assert all(terms(text))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("我妻子叫什么", "老婆去上海了"),
+        ("有什么慢性病", "他有高血压"),
+        ("机票", "几点起飞"),
+        ("职业", "她是护士"),
+    ],
+)
+def test_chinese_words_of_one_concept_share_a_search_term(one: str, other: str) -> None:
+    shared = {*search_terms(one)} & {*search_terms(other)}
+    assert shared
+    assert not {*terms(one)} & {*terms(other)}
+    assert all(term.startswith("concept") for term in shared)
+
+
+def test_a_search_term_of_a_concept_stands_once_and_other_texts_have_none() -> None:
+    assert search_terms("老婆和太太") == [*terms("老婆和太太"), "conceptwife"]
+    assert search_terms("my wife's flight") == terms("my wife's flight")
+    assert search_terms("天地玄黄") == terms("天地玄黄")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from semrouter_memory.config import MemoryConfig
-from semrouter_memory.exchange.exchange import ExchangeSettings
+from semrouter_memory.exchange.turns import ExchangeSettings
 from semrouter_memory.model import RecallRequest, RecallResult
 from semrouter_memory.transport import processor
 from semrouter_memory.transport.pb import ext_proc_pb2 as pb

@@ -9,7 +9,7 @@ from google.protobuf.json_format import MessageToDict
 
 from semrouter_memory.config import MemoryConfig
 from semrouter_memory.events import Event
-from semrouter_memory.exchange.exchange import ExchangeSettings
+from semrouter_memory.exchange.turns import ExchangeSettings
 from semrouter_memory.model import (
     Compression,
     CompressionReason,
