@@ -77,11 +77,11 @@ async def test_the_loop_turns_while_a_query_is_embedded(embedder: OnnxEmbedder, 
 
 
 async def test_the_loop_turns_while_passages_are_embedded(embedder: OnnxEmbedder) -> None:
-    assert await _turns_of_the_loop_during(embedder.embed_passages(["short"] * 32)) > 1
+    assert await _turns_of_the_loop_during(embedder.embed_passages([f"short {number}" for number in range(32)])) > 1
 
 
 async def test_a_long_query_does_not_wait_for_passages(embedder: OnnxEmbedder) -> None:
-    passages = asyncio.ensure_future(embedder.embed_passages([LONG] * 40))
+    passages = asyncio.ensure_future(embedder.embed_passages([f"{number} {LONG}" for number in range(40)]))
     await asyncio.sleep(0)
     await embedder.embed_query(LONG)
     assert not passages.done()
@@ -92,7 +92,7 @@ async def test_a_deadline_is_kept(embedder: OnnxEmbedder) -> None:
     """The cancellation is not mistaken for a failure of the model."""
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.001):
-            await embedder.embed_passages([LONG] * 8)
+            await embedder.embed_passages([f"late {number} {LONG}" for number in range(8)])
 
 
 async def _turns_of_the_loop_during(work: object) -> int:
