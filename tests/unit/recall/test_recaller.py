@@ -15,6 +15,7 @@ from semrouter_memory.config import RecallConfig
 from semrouter_memory.errors import Service, StoreUnavailableError, TurnLogError, UnavailableError
 from semrouter_memory.events import Event, ExchangeFailed, RecallFinished
 from semrouter_memory.model import (
+    ALWAYS,
     ChatMessage,
     Hit,
     MemoryType,
@@ -253,7 +254,7 @@ async def test_the_store_is_asked_for_more_than_is_wanted(world: World) -> None:
 
     (search,) = world.searches
     wanted = {"scope": ALICE, "limit": 60, "now": NOW, "types": options.types, "text": "", "reach": Reach.RECALL}
-    assert search == wanted | {"fresh": False}
+    assert search == wanted | {"fresh": False, "observed": ALWAYS}
 
 
 async def test_nothing_above_the_threshold_is_no_text(world: World) -> None:
