@@ -28,7 +28,7 @@ _knowledge = typer.Typer(
 
 Text, Markdown, HTML, PDF and DOCX are split into passages by their headings
 and stored in a collection of their own. Requests that carry the organisation
-find them beside the user's memories.
+find them together with the user's memories.
 
     knowledge add docs/ --org acme          all documents below a directory
     knowledge add https://... --org acme    a page

@@ -1,6 +1,6 @@
 """A finding: one mistake, with its place and the fix; and the mistakes that are one field's value.
 
-`findings.toml` has the texts of all findings, and the rules of these fields beside them.
+`findings.toml` has the texts of all findings, and the rules of these fields with them.
 """
 
 import tomllib

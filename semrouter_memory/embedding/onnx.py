@@ -44,7 +44,7 @@ _BEGINNING_SECONDS = 0.0005
 waits. Without it the query is embedded after all else that is found out about the request, and not at the same time."""
 
 _RECENT = 512
-"""Texts whose vectors are kept (1.5 KB each): what a request asked with, the worker that learns from it embeds again. A
+"""Texts whose vectors are cached (1.5 KB each): what a request asked with, the worker that learns from it embeds again. A
 request embeds its own query always, so that what it takes does not depend on what was said before.
 """
 _Read: TypeAlias = tuple[Vector, bool]

@@ -45,7 +45,7 @@ class Paragraph:
 
 
 @dataclass(slots=True)
-class Measured:
+class KnowledgeRun:
     """What was counted, and for how long.
 
     Attributes:
@@ -81,9 +81,9 @@ async def evaluate(options: EvalOptions) -> None:
         )
     config = options.config.memory
 
-    async def play(name: str, lines: Sequence[Paragraph], embedder: Embedder, _: ExternalModels) -> Measured:
+    async def play(name: str, lines: Sequence[Paragraph], embedder: Embedder, _: ExternalModels) -> KnowledgeRun:
         async with throwaway_adapters(embedder, config) as (adapters, _clock):
-            measured = Measured()
+            measured = KnowledgeRun()
             await _add(lines, config, adapters, measured)
             for line in tracked(lines, name, total=len(lines)):
                 for question in line.questions:
@@ -93,7 +93,7 @@ async def evaluate(options: EvalOptions) -> None:
     await play_files(options, Paragraph, play=play, report=_report)
 
 
-async def _add(lines: Sequence[Paragraph], config: MemoryConfig, adapters: Adapters, measured: Measured) -> None:
+async def _add(lines: Sequence[Paragraph], config: MemoryConfig, adapters: Adapters, measured: KnowledgeRun) -> None:
     documents: dict[str, list[str]] = {}
     for line in lines:
         if line.text:
@@ -114,7 +114,9 @@ async def _add(lines: Sequence[Paragraph], config: MemoryConfig, adapters: Adapt
     measured.passages = len(texts)
 
 
-async def _ask(question: str, line: Paragraph, config: MemoryConfig, adapters: Adapters, measured: Measured) -> None:
+async def _ask(
+    question: str, line: Paragraph, config: MemoryConfig, adapters: Adapters, measured: KnowledgeRun
+) -> None:
     assert adapters.documents is not None
     search = DocumentSearch(
         reader=adapters.documents, embedder=adapters.embedder, clock=adapters.clock, config=config.knowledge
@@ -140,7 +142,7 @@ def _ratio(part: float, whole: float) -> float | None:
     return part / whole if whole else None
 
 
-def _report(console: Console, name: str, measured: Measured) -> Json:
+def _report(console: Console, name: str, measured: KnowledgeRun) -> Json:
     figures = measured.figures()
     table = table_of(name, "questions", ("passages", *figures, "passages/s"))
     rate = _ratio(measured.passages, measured.add_seconds)

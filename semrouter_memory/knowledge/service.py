@@ -40,7 +40,7 @@ _FORMAT = "1"
 """To be changed when documents are read or split in another way: the next refresh then reads all of them again."""
 
 
-class Outcome(StrEnum):
+class AddOutcome(StrEnum):
     """What became of a document that was added."""
 
     ADDED = "added"
@@ -114,7 +114,7 @@ class KnowledgeService:
         self._deletion, self._deletions, self._locks, self._clock = deletion, deletions, locks, clock
         self._config = config
 
-    async def add(self, owner: Scope, upload: Upload) -> tuple[Document, Outcome]:
+    async def add(self, owner: Scope, upload: Upload) -> tuple[Document, AddOutcome]:
         """Store a document, or its new version in place of the old one; one that is stored already is not read.
 
         Raises:
@@ -125,14 +125,14 @@ class KnowledgeService:
         known = await self._known(owner, document_id(upload.source))
         upload = upload.completed(known)
         if known is not None and known.content_hash == upload.content_hash:
-            return known, Outcome.UNCHANGED
+            return known, AddOutcome.UNCHANGED
         found = await asyncio.to_thread(read, upload.source, upload.data, kind)
         asserted = await self._deletions.timestamp()
         document = _described(upload, kind, found.title, now=min(asserted, self._clock.now()))
         rows = await asyncio.to_thread(self._passages, owner, document, found, asserted)
         complete = replace(document, content_hash=upload.content_hash, passages=tuple(row.id for row in rows))
-        kept = frozenset(known.passages) if known is not None and known.is_complete else frozenset()
-        embedded = await self._embedded([row for row in rows if row.id not in kept])
+        unchanged = frozenset(known.passages) if known is not None and known.is_complete else frozenset()
+        embedded = await self._embedded([row for row in rows if row.id not in unchanged])
         description = await self._description(document_row(owner, complete, asserted=asserted), embedded)
         parts = [[*embedded, description]]
         if len(embedded) >= _WRITTEN_AT_ONCE:
@@ -149,7 +149,7 @@ class KnowledgeService:
                 await self._delete_others(owner, complete)
 
         await locked_change(self._locks, owner, write)
-        return complete, Outcome.ADDED if known is None else Outcome.REFRESHED
+        return complete, AddOutcome.ADDED if known is None else AddOutcome.REFRESHED
 
     async def page(self, owner: Scope, *, limit: int, cursor: str = "") -> DocumentPage:
         """Raises: InvalidRequestError: the cursor is not one of ours."""

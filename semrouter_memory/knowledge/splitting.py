@@ -1,6 +1,6 @@
 """Splits a document into passages that the embedding model reads whole. Pure.
 
-Strategy: a passage stays within one section, and its heading path is its context. Paragraphs are kept whole and are packed as
+Strategy: a passage stays within one section, and its heading path is its context. Paragraphs stay whole and are packed as
 long as they fit. A paragraph that does not fit is cut between sentences, a sentence between words; only there passages overlap,
 because only there the beginning of one passage needs the end of the one before.
 """
@@ -54,7 +54,7 @@ class Passage:
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
+class _Fragment:
     """A part of a block that is not cut any more.
 
     Attributes:
@@ -104,9 +104,9 @@ def _context(path: Sequence[str], limit: int, count: Count) -> str:
     return PATH_SEPARATOR.join(names)
 
 
-def _pieces(block: Block, room: int, count: Count) -> Iterator[_Piece]:
+def _pieces(block: Block, room: int, count: Count) -> Iterator[_Fragment]:
     for at, (part, tokens) in enumerate(_parts(block.text.strip(), room, count)):
-        yield _Piece(part, tokens, block.page, begins=at == 0)
+        yield _Fragment(part, tokens, block.page, begins=at == 0)
 
 
 def _parts(text: str, room: int, count: Count) -> Iterator[tuple[str, int]]:
@@ -129,9 +129,9 @@ def _halves(text: str) -> tuple[str, str]:
     return text[:at], text[at:]
 
 
-def _packed(pieces: Iterable[_Piece], room: int, overlap: int) -> Iterator[tuple[str, int]]:
+def _packed(pieces: Iterable[_Fragment], room: int, overlap: int) -> Iterator[tuple[str, int]]:
     """Texts of as many pieces as fit, each with the page of its first piece."""
-    passage: list[_Piece] = []
+    passage: list[_Fragment] = []
     for piece in pieces:
         if passage and _tokens(passage) + piece.tokens > room:
             yield _joined(passage), passage[0].page
@@ -141,9 +141,9 @@ def _packed(pieces: Iterable[_Piece], room: int, overlap: int) -> Iterator[tuple
         yield _joined(passage), passage[0].page
 
 
-def _repeated(passage: Sequence[_Piece], limit: int) -> list[_Piece]:
+def _repeated(passage: Sequence[_Fragment], limit: int) -> list[_Fragment]:
     """The last pieces of the cut paragraph, within the limit."""
-    found: list[_Piece] = []
+    found: list[_Fragment] = []
     for piece in reversed(passage):
         if _tokens(found) + piece.tokens > limit:
             break
@@ -153,9 +153,9 @@ def _repeated(passage: Sequence[_Piece], limit: int) -> list[_Piece]:
     return found
 
 
-def _tokens(passage: Iterable[_Piece]) -> int:
+def _tokens(passage: Iterable[_Fragment]) -> int:
     return sum(piece.tokens for piece in passage)
 
 
-def _joined(passage: Sequence[_Piece]) -> str:
+def _joined(passage: Sequence[_Fragment]) -> str:
     return "".join(("\n\n" if piece.begins else "") + piece.text for piece in passage).strip()

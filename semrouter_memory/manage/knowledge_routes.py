@@ -8,7 +8,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.knowledge.documents import Document
-from semrouter_memory.knowledge.service import Outcome, Upload
+from semrouter_memory.knowledge.service import AddOutcome, Upload
 from semrouter_memory.manage.access import NOT_FOUND, TOO_LARGE, api_router
 from semrouter_memory.manage.operator_routes import Context
 from semrouter_memory.manage.schemas import MAX_PAGE
@@ -64,7 +64,7 @@ class DocumentJson(_Answer):
 class AddedDocument(DocumentJson):
     """A document, and what became of it."""
 
-    outcome: Outcome = Field(description="`unchanged`: it was stored already and was not read again.")
+    outcome: AddOutcome = Field(description="`unchanged`: it was stored already and was not read again.")
 
 
 class PassageJson(_Answer):

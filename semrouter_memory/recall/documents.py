@@ -26,7 +26,7 @@ _PASSAGES = frozenset({MemoryType.SEMANTIC})
 _MOST_TERMS = 8.0
 """A longer request matches more words of any passage."""
 _LEXICAL = 0.3
-"""The worth of a BM25 score, by the number of words asked, beside a cosine."""
+"""The worth of a BM25 score, by the number of words asked, against a cosine."""
 _SHOWN_CUT = log_odds(0.6)
 """Relevance is shifted so that a passage on the cut has 0.6, the default threshold."""
 _MODEL = Logistic.load("passages")

@@ -41,7 +41,7 @@ class RecallDecision:
     hits: tuple[Hit, ...] = ()
     ranking: tuple[Hit, ...] = ()
 
-    def beside(self, passages: tuple[Hit, ...]) -> "RecallDecision":
+    def with_passages(self, passages: tuple[Hit, ...]) -> "RecallDecision":
         """With passages of documents after the memories."""
         return replace(self, reason=Reason.INJECTED, hits=self.hits + passages) if passages else self
 
@@ -136,7 +136,7 @@ class Recaller:
                 return chosen
             with timer.measure("documents"):
                 passages = await self._passages(documents, request, visible, deadline)
-            return chosen.beside(passages)
+            return chosen.with_passages(passages)
         finally:
             if documents is not None:
                 discard(documents)
@@ -202,7 +202,7 @@ class Recaller:
             return OthersHits(other, ())
 
     def _documents_of(self, query: Query, request: RecallRequest) -> "asyncio.Task[list[Hit]] | None":
-        """The search of the organisation's documents, beside that of the memories."""
+        """The search of the organisation's documents, at the same time as that of the memories."""
         if self._documents is None or request.organisation is None:
             return None
         return asyncio.create_task(self._documents.search(query, request.organisation), name="search documents")

@@ -84,7 +84,7 @@ class _Message:
             for piece, telling, each in zip(self.pieces, tells, self.judged, strict=True)
             if (telling or each.explains) and self._may_be_stored(piece)
         ]
-        # A lesson is a quote of its own: it is a procedure, and what stands beside it is not.
+        # A lesson is a quote of its own: it is a procedure, and the rest of the message is not.
         alike = [[*each] for _, each in groupby(together, lambda each: directives.is_lesson(each[0]))]
         passages = [passage for each in alike for passage in _passages(each)]
         return [each for each in passages if any(map(str.isalnum, each)) and not content_policy.reason(each)]

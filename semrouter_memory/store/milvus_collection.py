@@ -1,4 +1,4 @@
-"""Memories in one collection of Milvus, whoever makes the calls.
+"""Memories in one collection of Milvus.
 
 Strategy: `schema` makes rows and filter expressions; a derived class makes the calls, bounds their time and knows whether the place
 is available.
