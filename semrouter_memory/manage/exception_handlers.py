@@ -75,7 +75,9 @@ async def _on_validation(_request: Request, error: Exception) -> Response:
         message = "the body must be a JSON object, sent with content-type: application/json"
         return error_response(HTTPStatus.BAD_REQUEST, message, code="invalid_json")
     param = ".".join(str(part) for part in path)
-    what = "unknown field" if problem["type"] == "extra_forbidden" else str(problem["msg"])
+    what = (
+        "unknown field" if problem["type"] == "extra_forbidden" else str(problem["msg"]).removeprefix("Value error, ")
+    )
     return error_response(HTTPStatus.BAD_REQUEST, f"{param}: {what}", code="invalid_value", param=param)
 
 

@@ -92,7 +92,11 @@ def parse(line: bytes) -> ImportLine:
         problem = error.errors(include_url=False, include_context=False, include_input=False)[0]
         if not problem["loc"]:
             raise InvalidRequestError("a line must be a JSON object") from None
-        what = "unknown field" if problem["type"] == "extra_forbidden" else str(problem["msg"])
+        what = (
+            "unknown field"
+            if problem["type"] == "extra_forbidden"
+            else str(problem["msg"]).removeprefix("Value error, ")
+        )
         raise InvalidRequestError(what, field=".".join(str(part) for part in problem["loc"])) from None
     _check_ids(parsed)
     return parsed
