@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 
+from semrouter_memory.databases.columns import micros, moment
 from semrouter_memory.language import bm25
 from semrouter_memory.language.terms import search_terms
 from semrouter_memory.model import ALWAYS, EmbeddedMemory, Hit, Memory, MemoryType, Page, Period, Reach, Scope, Vector
@@ -129,9 +130,9 @@ class InMemoryStore:
         now: datetime | None,
         observed: Period = ALWAYS,
     ) -> Iterator[Row]:
-        time = None if now is None else schema.microseconds(now)
+        time = None if now is None else micros(now)
         for row in self._within(scope, reach):
             active = time is None or (row["superseded_at"] == schema.NEVER and row["expires_at"] > time)
-            is_meant = (types is None or row["type"] in types) and schema.time_from(row["observed_at"]) in observed
+            is_meant = (types is None or row["type"] in types) and moment(row["observed_at"]) in observed
             if active and is_meant:
                 yield row

@@ -22,10 +22,11 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from semrouter_memory.databases.columns import micros, moment
 from semrouter_memory.language import bm25
 from semrouter_memory.language.bm25 import TermIndex
 from semrouter_memory.model import EmbeddedMemory, Memory, MemoryType, Reach, Scope, Vector
-from semrouter_memory.store.schema import NEVER, microseconds, projects_within, time_from
+from semrouter_memory.store.schema import NEVER, projects_within
 
 Label: TypeAlias = Callable[[Memory], int]
 """Sorts a memory into classes that the ranking knows, as bits (0..65535)."""
@@ -85,7 +86,7 @@ class OwnerIndex:
         return sum(array.nbytes for array in arrays) + self.words.nbytes + len(self.rows) + names + _OBJECT_BYTES
 
     def positions(self, scope: Scope, *, now: datetime, types: frozenset[MemoryType] | None) -> NDArray[np.intp]:
-        shown = self.expires_at > microseconds(now)
+        shown = self.expires_at > micros(now)
         within = projects_within(scope, Reach.RECALL) or frozenset()
         inside = [project in within for project in self.project_ids]
         if not all(inside):
@@ -161,7 +162,7 @@ class OwnerIndex:
     def _insertion_points(self, staying: NDArray[np.intp], added: Sequence[EmbeddedMemory]) -> NDArray[np.intp]:
         """Of each that is added, how many of those that stay come before it."""
         times = self.created_at[staying]
-        created = np.array([microseconds(row.memory.created_at) for row in added], dtype=np.int64)
+        created = np.array([micros(row.memory.created_at) for row in added], dtype=np.int64)
         points = np.searchsorted(times, created, side="left")
         ends = np.searchsorted(times, created, side="right")
         for at in map(int, np.flatnonzero(points < ends)):
@@ -204,7 +205,7 @@ def build_index(owner: str, rows: Sequence[EmbeddedMemory], *, label: Label = un
         owner=owner,
         project_ids=project_ids,
         keys=_keys([memory.id for memory in memories]),
-        created_at=column((microseconds(memory.created_at) for memory in memories), np.int64),
+        created_at=column((micros(memory.created_at) for memory in memories), np.int64),
         expires_at=column((_expiry(memory) for memory in memories), np.int64),
         kinds=column((_KIND_CODES[memory.type] for memory in memories), np.uint8),
         labels=column(map(label, memories), np.uint16),
@@ -231,7 +232,7 @@ def _key(memory_id: str) -> int:
 
 
 def _expiry(memory: Memory) -> int:
-    return NEVER if memory.expires_at is None else microseconds(memory.expires_at)
+    return NEVER if memory.expires_at is None else micros(memory.expires_at)
 
 
 def _joined_codes(ours: tuple[str, ...], others: tuple[str, ...]) -> tuple[tuple[str, ...], NDArray[np.uint32]]:
@@ -282,11 +283,11 @@ def _row_of(memory: Memory) -> bytes:
         # As the store keeps it.
         memory.content.encode("utf-8", "replace").decode(),
         memory.source,
-        microseconds(memory.observed_at),
-        microseconds(memory.created_at),
-        microseconds(memory.updated_at),
+        micros(memory.observed_at),
+        micros(memory.created_at),
+        micros(memory.updated_at),
         memory.session_id,
-        None if memory.expires_at is None else microseconds(memory.expires_at),
+        None if memory.expires_at is None else micros(memory.expires_at),
         float(memory.importance),
         dict(memory.metadata),
         memory.superseded_by,
@@ -314,7 +315,7 @@ def _decoded_memory(owner: str, encoded: bytes) -> Memory:
 def _memory(owner: str, row: Sequence[Any]) -> Memory:
     (memory_id, project_id, kind, content, source, observed_at, created_at, updated_at, session_id) = row[:9]
     expires_at, importance, metadata, superseded_by = row[9:]
-    created = time_from(created_at)
+    created = moment(created_at)
     return Memory(
         id=memory_id,
         scope=Scope.of_owner(owner, project_id),
@@ -322,12 +323,12 @@ def _memory(owner: str, row: Sequence[Any]) -> Memory:
         content=content,
         source=source,
         # As a rule they are one time.
-        observed_at=created if observed_at == created_at else time_from(observed_at),
+        observed_at=created if observed_at == created_at else moment(observed_at),
         created_at=created,
-        updated_at=created if updated_at == created_at else time_from(updated_at),
+        updated_at=created if updated_at == created_at else moment(updated_at),
         session_id=session_id,
         superseded_by=superseded_by,
-        expires_at=None if expires_at is None else time_from(expires_at),
+        expires_at=None if expires_at is None else moment(expires_at),
         importance=importance,
         metadata=metadata,
     )

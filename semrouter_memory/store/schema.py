@@ -16,13 +16,14 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any, TypeAlias
 from urllib.parse import quote, unquote
 
 import numpy as np
 import orjson
 
+from semrouter_memory.databases.columns import micros, moment
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.language.terms import search_terms
 from semrouter_memory.model import ALWAYS, EmbeddedMemory, Memory, MemoryType, Period, Reach, Scope, Vector
@@ -48,8 +49,6 @@ NEVER = 253_402_300_800_000_000
 _MAX_ASKED_TERMS = 1_000
 """Milvus Lite takes some 12 ms for so many."""
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 _SAFE = "-._~:@+/|,= "
 _OWNER_DIGEST_CHARS = 32
 _DIGEST = "%sha256%"
@@ -183,13 +182,13 @@ def filter_expression(selection: Selection, *, after_key: str = "") -> str:
         terms.append(_one_of("project_id", (stored_id(project) for project in projects)))
     if selection.active_at is not None:
         terms.append(f"superseded_at == {NEVER}")
-        terms.append(f"expires_at > {microseconds(selection.active_at)}")
+        terms.append(f"expires_at > {micros(selection.active_at)}")
     if selection.types is not None:
         terms.append(_one_of("type", (kind.value for kind in selection.types)))
     if selection.observed.start > ALWAYS.start:
-        terms.append(f"observed_at >= {microseconds(selection.observed.start)}")
+        terms.append(f"observed_at >= {micros(selection.observed.start)}")
     if selection.observed.end < ALWAYS.end:
-        terms.append(f"observed_at < {microseconds(selection.observed.end)}")
+        terms.append(f"observed_at < {micros(selection.observed.end)}")
     if selection.ids is not None:
         terms.append(_one_of("id", (primary_key(selection.scope, memory_id) for memory_id in selection.ids)))
     if selection.created_until is not None:
@@ -286,9 +285,9 @@ def row_from(scope: Scope, embedded: EmbeddedMemory, *, dimension: int) -> Row:
         "type": memory.type.value,
         "content": content.decode(),
         "source": _storable("source", stored_id(memory.source)),
-        "observed_at": microseconds(memory.observed_at),
-        "created_at": microseconds(memory.created_at),
-        "updated_at": microseconds(memory.updated_at),
+        "observed_at": micros(memory.observed_at),
+        "created_at": micros(memory.created_at),
+        "updated_at": micros(memory.updated_at),
         "superseded_at": _optional_microseconds(memory.superseded_at),
         "superseded_by": _storable("superseded_by", stored_id(memory.superseded_by)),
         "expires_at": _optional_microseconds(memory.expires_at),
@@ -306,9 +305,9 @@ def memory_from(scope: Scope, row: Mapping[str, Any]) -> Memory:
         type=MemoryType(row["type"]),
         content=row["content"],
         source=read_id(row["source"]),
-        observed_at=time_from(row["observed_at"]),
-        created_at=time_from(row["created_at"]),
-        updated_at=time_from(row["updated_at"]),
+        observed_at=moment(row["observed_at"]),
+        created_at=moment(row["created_at"]),
+        updated_at=moment(row["updated_at"]),
         session_id=read_id(row["session_id"]),
         superseded_at=_optional_time(row["superseded_at"]),
         superseded_by=read_id(row["superseded_by"]),
@@ -347,21 +346,12 @@ def memory_id_of(row: Mapping[str, Any]) -> str:
     return read_id(row["id"])[_OWNER_DIGEST_CHARS + 1 :]
 
 
-def microseconds(time: datetime) -> int:
-    """Exact: a time survives the round trip to the microsecond."""
-    return (time - _EPOCH) // _MICROSECOND
-
-
-def time_from(value: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=value)
-
-
 def _optional_microseconds(time: datetime | None) -> int:
-    return NEVER if time is None else microseconds(time)
+    return NEVER if time is None else micros(time)
 
 
 def _optional_time(value: int) -> datetime | None:
-    return None if value >= NEVER else time_from(value)
+    return None if value >= NEVER else moment(value)
 
 
 def _storable(field: str, stored: str) -> str:

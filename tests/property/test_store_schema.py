@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
+from semrouter_memory.databases.columns import micros, moment
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.model import MemoryType, Reach, Scope
 from semrouter_memory.store import schema
@@ -76,8 +77,8 @@ def test_ids_come_back_as_they_went_in(scope: Scope, memory_id: str, session_id:
 
 @given(times)
 def test_times_come_back_to_the_microsecond(time: datetime) -> None:
-    assert schema.time_from(schema.microseconds(time)) == time
-    assert schema.microseconds(time) < schema.NEVER
+    assert moment(micros(time)) == time
+    assert micros(time) < schema.NEVER
 
 
 @given(st.dictionaries(st.text(), json_values, max_size=4))
@@ -87,7 +88,7 @@ def test_metadata_comes_back_as_json_does(metadata: dict[str, object]) -> None:
     assert schema.memory_from(scope, row).metadata == metadata
 
 
-@given(st.builds(ListingPosition, times.map(schema.microseconds), ids))
+@given(st.builds(ListingPosition, times.map(micros), ids))
 def test_a_cursor_names_its_place(place: ListingPosition) -> None:
     cursor = schema.encode_cursor(place)
     assert schema.decode_cursor(cursor) == place

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
+from semrouter_memory.databases.columns import micros, moment
 from semrouter_memory.language.terms import terms as all_terms
 from semrouter_memory.model import MemoryType, Reach, Scope
 from semrouter_memory.store import schema
@@ -79,8 +80,8 @@ def test_a_row_has_exactly_the_columns_of_the_collection() -> None:
 
 def test_a_time_in_another_zone_is_the_same_time() -> None:
     elsewhere = NOW.astimezone(timezone(timedelta(hours=-10)))
-    assert schema.microseconds(elsewhere) == schema.microseconds(NOW)
-    assert schema.time_from(schema.microseconds(elsewhere)).tzinfo is UTC
+    assert micros(elsewhere) == micros(NOW)
+    assert moment(micros(elsewhere)).tzinfo is UTC
 
 
 @pytest.mark.parametrize(
