@@ -3,9 +3,11 @@
 On the request path each of these ends in "pass the request untouched": none reaches a client of the LLM.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
 from http import HTTPStatus
+from typing import Any
 
 
 class MemoryServiceError(Exception):
@@ -256,3 +258,10 @@ def http_answer(error: BaseException) -> HttpAnswer:
         case _:
             message = "the server failed to answer this request"
             return HttpAnswer(HTTPStatus.INTERNAL_SERVER_ERROR, "internal_error", message)
+
+
+def complaint(problem: Mapping[str, Any]) -> str:
+    """What one of pydantic's `errors()` says: the rule that a field breaks, never the value."""
+    return (
+        "unknown field" if problem["type"] == "extra_forbidden" else str(problem["msg"]).removeprefix("Value error, ")
+    )

@@ -19,7 +19,7 @@ from semrouter_memory.config.service import (
     ServerConfig,
     TelemetryConfig,
 )
-from semrouter_memory.errors import ConfigurationError
+from semrouter_memory.errors import ConfigurationError, complaint
 
 ENV_PREFIX = "SEMROUTER_MEMORY__"
 _ENV_DELIMITER = "__"
@@ -147,8 +147,7 @@ def _explain(error: ValidationError, path: Path | None) -> str:
     lines = [f"the configuration{f' {path}' if path else ''} does not fit:"]
     for problem in error.errors():
         where = ".".join(str(part) for part in problem["loc"]) or "(top level)"
-        what = "unknown key" if problem["type"] == "extra_forbidden" else problem["msg"].removeprefix("Value error, ")
-        lines.append(f"  {where}: {what}")
+        lines.append(f"  {where}: {complaint(problem)}")
     return "\n".join(lines)
 
 

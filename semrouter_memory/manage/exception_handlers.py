@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from semrouter_memory.errors import MemoryServiceError, http_answer, name_of
+from semrouter_memory.errors import MemoryServiceError, complaint, http_answer, name_of
 
 _log = structlog.get_logger("semrouter_memory.manage")
 
@@ -75,10 +75,7 @@ async def _on_validation(_request: Request, error: Exception) -> Response:
         message = "the body must be a JSON object, sent with content-type: application/json"
         return error_response(HTTPStatus.BAD_REQUEST, message, code="invalid_json")
     param = ".".join(str(part) for part in path)
-    what = (
-        "unknown field" if problem["type"] == "extra_forbidden" else str(problem["msg"]).removeprefix("Value error, ")
-    )
-    return error_response(HTTPStatus.BAD_REQUEST, f"{param}: {what}", code="invalid_value", param=param)
+    return error_response(HTTPStatus.BAD_REQUEST, f"{param}: {complaint(problem)}", code="invalid_value", param=param)
 
 
 async def _on_service_error(_request: Request, error: Exception) -> Response:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Self
 import orjson
 from pydantic import Field, ValidationError, model_validator
 
-from semrouter_memory.errors import InvalidRequestError
+from semrouter_memory.errors import InvalidRequestError, complaint
 from semrouter_memory.manage.admission import PROVENANCE
 from semrouter_memory.manage.schemas import EpisodeParts, MemoryJson
 from semrouter_memory.manage.times import UtcTime
@@ -92,12 +92,7 @@ def parse(line: bytes) -> ImportLine:
         problem = error.errors(include_url=False, include_context=False, include_input=False)[0]
         if not problem["loc"]:
             raise InvalidRequestError("a line must be a JSON object") from None
-        what = (
-            "unknown field"
-            if problem["type"] == "extra_forbidden"
-            else str(problem["msg"]).removeprefix("Value error, ")
-        )
-        raise InvalidRequestError(what, field=".".join(str(part) for part in problem["loc"])) from None
+        raise InvalidRequestError(complaint(problem), field=".".join(str(part) for part in problem["loc"])) from None
     _check_ids(parsed)
     return parsed
 

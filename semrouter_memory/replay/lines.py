@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 from pydantic import TypeAdapter, ValidationError
 
-from semrouter_memory.errors import InputFileError
+from semrouter_memory.errors import InputFileError, complaint
 from semrouter_memory.model import Json
 from semrouter_memory.replay.records import (
     Begin,
@@ -163,4 +163,4 @@ def _complaint(error: ValidationError, names: dict[str, str]) -> str:
     """The first thing that is wrong, by the name that it has in a line."""
     found = error.errors()[0]
     where = ".".join(str(names.get(str(each), each)) for each in found["loc"])
-    return f"{where}: {found['msg'].removeprefix('Value error, ')}"
+    return f"{where}: {complaint(found)}"

@@ -136,7 +136,7 @@ def test_the_command_says_a_mistake_in_one_line(tmp_path: Path) -> None:
         timeout=60,
     )
     assert done.returncode == 2
-    assert "memory.milvus.adress: unknown key" in done.stderr
+    assert "memory.milvus.adress: unknown field" in done.stderr
     assert "Traceback" not in done.stderr
 
 

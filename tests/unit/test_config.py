@@ -64,8 +64,8 @@ def test_the_environment_wins(write: Writer, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("memory: {milvus: {adress: x}}", r"memory\.milvus\.adress: unknown key"),
-        ("memery: {}", r"memery: unknown key"),
+        ("memory: {milvus: {adress: x}}", r"memory\.milvus\.adress: unknown field"),
+        ("memery: {}", r"memery: unknown field"),
         ("memory: {default_retrieval_limit: -1}", r"memory\.default_retrieval_limit: Input should be greater"),
         ("memory: {default_similarity_threshold: 1.5}", r"memory\.default_similarity_threshold: "),
         ("memory: {milvus: {dimension: 768}}", r"memory\.milvus\.dimension is 768 but .* set both"),
