@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import cast
 
-from semrouter_memory.app.adapters import Adapters, Store, announcing_writer, owner_indexes_of
+from semrouter_memory.app.adapters import Adapters, Store, memory_writer, owner_indexes_of
 from semrouter_memory.config import MemoryConfig, MilvusConfig
 from semrouter_memory.errors import name_of
 from semrouter_memory.evaluation.cases import CaseTurn
@@ -123,7 +123,9 @@ async def throwaway_adapters(embedder: Embedder, config: MemoryConfig) -> AsyncI
         )
         exits.push_async_callback(indexes.close)
         cached = indexes if config.owner_index.enabled else None
-        adapters = replace(played, store=store, writer=announcing_writer(store, indexes), owner_indexes=cached)
+        adapters = replace(
+            played, store=store, writer=memory_writer(store, indexes, played.embedder), owner_indexes=cached
+        )
         documents = store.secondary("knowledge") if isinstance(store, MilvusStore) else None
         yield replace(adapters, documents=documents), clock
 

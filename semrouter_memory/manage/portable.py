@@ -17,11 +17,15 @@ from semrouter_memory.errors import InvalidRequestError, complaint
 from semrouter_memory.manage.admission import PROVENANCE
 from semrouter_memory.manage.schemas import EpisodeParts, MemoryJson
 from semrouter_memory.manage.times import UtcTime
-from semrouter_memory.model import ASSERTED_AT, IMPORTED_AT, Memory, MemoryType, Scope, derived_id
+from semrouter_memory.model import ASSERTED_AT, IMPORTED_AT, PASSAGE_COUNT, Memory, MemoryType, Scope, derived_id
 from semrouter_memory.retain.episodes import rendered
 
 MAX_LINE_BYTES = 512 * 1024
 """A memory of the greatest length, written with six bytes a character, and its metadata."""
+
+_DERIVED = frozenset({PASSAGE_COUNT})
+_OWN = frozenset({*_DERIVED, IMPORTED_AT, ASSERTED_AT})
+"""Metadata that means nothing elsewhere."""
 
 SOURCE = "import"
 """`Memory.source` of a line that does not name one."""
@@ -77,9 +81,7 @@ def export_line(memory: Memory, *, exact: bool = False) -> bytes:
     Args:
         exact: for another collection of this installation: with the times of its last assertion and import, too.
     """
-    metadata = {
-        name: value for name, value in memory.metadata.items() if exact or name not in {IMPORTED_AT, ASSERTED_AT}
-    }
+    metadata = {name: value for name, value in memory.metadata.items() if exact or name not in _OWN}
     shown = MemoryJson.of(replace(memory, metadata=metadata))
     return shown.model_dump_json(exclude=_USAGE).encode() + b"\n"
 
@@ -128,9 +130,7 @@ def memory_from(line: ImportLine, scope: Scope, *, now: datetime, exact: bool = 
         superseded_by=line.superseded_by or "",
         expires_at=line.expires_at,
         importance=line.importance,
-        metadata={
-            name: value for name, value in line.metadata.items() if exact or name not in {IMPORTED_AT, ASSERTED_AT}
-        },
+        metadata={name: value for name, value in line.metadata.items() if name not in (_DERIVED if exact else _OWN)},
     )
 
 
