@@ -6,6 +6,7 @@ unknown fields survive. An answer is read incrementally and never changed.
 """
 
 import hashlib
+import json
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -202,6 +203,8 @@ class Codec(Protocol):
 
 _EMPTY = hashlib.sha256().digest()
 
+_DECODER = json.JSONDecoder()
+_VALUE_BEGINS = {"[": ("{", "]"), "{": ('"',)}
 _THINK = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)\s*", re.DOTALL | re.IGNORECASE)
 _THINK_END = re.compile(r"(?:\A|\n)[ \t]*</think(?:ing)?>[ \t]*(?:\n\s*|\Z)", re.IGNORECASE)
 
@@ -228,6 +231,20 @@ def strip_reasoning(text: str) -> str:
     text = _THINK.sub("", text)
     end = _THINK_END.search(text)
     return text[end.end() :] if end else text
+
+
+def json_values(answer: str) -> Iterator[Json]:
+    """The arrays of objects and the objects in a model's answer, whatever text is around them; none from a broken one on."""
+    text, end = strip_reasoning(answer), 0
+    for at, sign in enumerate(text):
+        # As in "see [1]" no value begins.
+        if at < end or sign not in _VALUE_BEGINS or text[at + 1 : at + 40].lstrip()[:1] not in _VALUE_BEGINS[sign]:
+            continue
+        try:
+            value, end = _DECODER.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            return
+        yield value
 
 
 def transcript_hash(messages: Iterable[Message]) -> str:

@@ -4,12 +4,11 @@ Strategy: the model may merge, drop and name; it may not invent. Every number an
 state or in the turns it was shown, and every fact that the rules know stays, unless the answer says it.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from semrouter_memory.codec.base import strip_block, strip_reasoning
+from semrouter_memory.codec.base import json_values, strip_block
 from semrouter_memory.codec.untrusted import one_line
 from semrouter_memory.compress.state import ConversationState, EntryKind, StateEntry, content_terms, state_text
 from semrouter_memory.language.names import capitalised
@@ -48,7 +47,7 @@ def rewritten(
     answer: str, state: ConversationState, turns: Sequence[LoggedTurn], at: datetime
 ) -> ConversationState | None:
     """The state that the model's answer describes; None when it is no such JSON object, or says nothing."""
-    found = _json_object(strip_reasoning(answer))
+    found = next((value for value in json_values(answer) if isinstance(value, dict)), None)
     if found is None:
         return None
     said = _checkable(state_text(state)) | _checkable(" ".join(entry.statement for entry in state.entries))
@@ -100,13 +99,3 @@ def _text(value: Json) -> str:
         value = str(value)
     text = one_line(strip_block(value)) if isinstance(value, str) else ""
     return text if len(text) <= _MAX_TEXT_CHARS else ""
-
-
-def _json_object(answer: str) -> dict[str, Json] | None:
-    """The answer, or what stands between its first and last brace."""
-    start, end = answer.find("{"), answer.rfind("}")
-    try:
-        found = json.loads(answer[start : end + 1]) if 0 <= start < end else None
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
