@@ -30,7 +30,7 @@ _OWN = re.compile(
 _LONGEST = 100
 
 
-_CAPITALISED = re.compile(rf"(?<![.!?:]\s)(?<=[\s(\"'“/-]){_CAPITAL}[\w'’&+-]*")
+_CAPITALISED = re.compile(rf"(?:(?<![.!?:]\s)|(?<=[DM][rs]\.\s)|(?<=Mrs\.\s))(?<=[\s(\"'“/-]){_CAPITAL}[\w'’&+-]*")
 
 
 def capitalised(text: str) -> list[str]:
