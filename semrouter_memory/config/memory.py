@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from semrouter_memory.config.section import HeaderName, HostAndPort, Percent, Section
-from semrouter_memory.model import MemoryType, Position
+from semrouter_memory.model import MemoryType, OwnerKind, Position
 
 
 class MilvusConfig(Section):
@@ -142,6 +142,11 @@ class RecallConfig(Section):
         description="where the block is inserted: in the system message, or at the end of the last user message",
     )
     max_query_chars: int = Field(4000, ge=16, description="longer queries are cut before they are embedded")
+
+    @property
+    def shares(self) -> dict[OwnerKind, ShareConfig]:
+        """Of each kind of owners besides users."""
+        return {OwnerKind.ORGANISATION: self.organisation, OwnerKind.AGENT: self.agent}
 
 
 class OwnerIndexConfig(Section):

@@ -171,8 +171,7 @@ class Exchange:
         if event.protocol.request_body is BodyMode.STREAMED and not event.protocol.observing:
             # Each chunk would have to be let go before the body is whole.
             return Reason.UNSUITABLE_BODY_MODE
-        route = self._route
-        requester = requester_of(headers, event.metadata, identity, organisation=route.organisation, agent=route.agent)
+        requester = requester_of(headers, event.metadata, identity, self._route.owners)
         if isinstance(requester, Reason):
             return requester
         self._requester = requester
