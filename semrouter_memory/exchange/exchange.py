@@ -227,7 +227,7 @@ class Exchange:
             return self._go_without(policy.refusal)
         items = self._required_codec.items(parsed) if memory.compression.enabled else None
         if policy.retain and self._handles_response:
-            facts = request_facts(self._headers, parsed.settings, memory, self._received_at)
+            facts = request_facts(self._headers, parsed.settings, memory, self._received_at, self._requester.agent)
             self._source = turn_source(scope, facts, parsed, items)
         if self._protocol.observing:
             self._chunks.clear()

@@ -30,6 +30,11 @@ class Requester:
     user: str
     others: tuple[Scope, ...] = ()
 
+    @property
+    def agent(self) -> str:
+        """The agent's id, "" without one."""
+        return next((scope.owner_id for scope in self.others if scope.kind is OwnerKind.AGENT), "")
+
 
 def requester_of(
     headers: Headers, metadata: Mapping[str, Json], config: IdentityConfig, of_route: Mapping[OwnerKind, str]
