@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, NamedTuple, Protocol
 
-from semrouter_memory.model import Json, MemoryType, Message, PastTurn, Position, Role, ToolUse
+from semrouter_memory.model import Json, MemoryType, Message, OwnerKind, PastTurn, Position, Role, ToolUse
 
 BLOCK_OPEN = "<!-- semrouter-memory:begin -->"
 BLOCK_CLOSE = "<!-- semrouter-memory:end -->"
@@ -26,6 +26,8 @@ class BodySettings:
     """`memory_config` and `memory_context` of a request body; None where the body is silent.
 
     Attributes:
+        limits: memories injected at most of an owner other than the user.
+        shares: part of the token budget that they may take.
         present: the body has at least one of the two fields, so they must be taken out.
         unreadable: names of the settings that cannot be read; what they govern is off for the request.
     """
@@ -38,10 +40,8 @@ class BodySettings:
     session_end: bool | None = None
     user_id: str | None = None
     project_id: str | None = None
-    organisation_limit: int | None = None
-    organisation_share: float | None = None
-    agent_limit: int | None = None
-    agent_share: float | None = None
+    limits: Mapping[OwnerKind, int] = field(default_factory=dict)
+    shares: Mapping[OwnerKind, float] = field(default_factory=dict)
     present: bool = False
     unreadable: tuple[str, ...] = ()
 
