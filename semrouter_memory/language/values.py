@@ -33,7 +33,11 @@ _UNITS, _SIGNS, _WEEKDAYS = (
 _CURRENCIES = frozenset({*_SIGNS, *_LISTS["currencies"]["other"].split()})
 _CURRENCY_SIGNS = frozenset(_LISTS["signs"])
 _UNIT_SIGNS = frozenset({*_SIGNS, "%", "°"})
-SCALES = {"k": 1_000, "m": 1_000_000, "千": 1_000, "万": 10_000}
+_SCALES = {
+    **dict.fromkeys(("k", "thousand", "grand", "千"), 1_000),
+    **dict.fromkeys(("m", "million", "百万"), 1_000_000),
+    "万": 10_000,
+}
 _DIGITS = {digit: number for number, digit in enumerate("零一二三四五六七八九")} | {"两": 2, "〇": 0}
 _PLACES = {"十": 10, "百": 100, "千": 1_000, "万": 10_000}
 ORDINALS = {
@@ -123,7 +127,7 @@ def han_number(text: str) -> int:
 
 def _number(digits: str, scale: str | None = None) -> str:
     digits = digits.replace(",", "")
-    return f"{float(digits) * SCALES.get(scale or '', 1):.12g}" if len(digits) < 15 else digits  # noqa: PLR2004
+    return f"{float(digits) * _SCALES.get(scale or '', 1):.12g}" if len(digits) < 15 else digits  # noqa: PLR2004
 
 
 class _Tokens(list[str]):
@@ -164,7 +168,7 @@ class _Tokens(list[str]):
     def _scaled(self, digits: str, end: int) -> tuple[str, int]:
         """With a scale behind it, as in 10k."""
         scale = self.word(self._blank(end))
-        return (_number(digits, scale), self._blank(end) + 1) if scale in SCALES else (_number(digits), end)
+        return (_number(digits, scale), self._blank(end) + 1) if scale in _SCALES else (_number(digits), end)
 
     # -- numbers -------------------------------------------------------------------------------------------------------
 
@@ -219,7 +223,11 @@ class _Tokens(list[str]):
         return _Value((date,), end)
 
     def _time(self, digits: str, end: int, part: int = 0) -> _Value | None:
-        """As in 7:45, 7:45 pm, 7 pm, 7点半, 下午7点20分."""
+        """As in 7:45, 7:45 pm, 7.45 pm, 7 pm, 7点半, 下午7点20分."""
+        hours, dot, minutes = digits.partition(".")
+        if dot and len(minutes) == len("45") and self._half(self._blank(end))[0]:
+            value = self._time(hours, end)
+            return value and _Value((f"{value.values[0][:-2]}{minutes}",), value.end)
         if len(digits) > len("24") or not digits.isdigit():
             return None
         hour, minute, behind = int(digits), 0, self.word(end + 1)
@@ -253,8 +261,9 @@ class _Tokens(list[str]):
         behind = self.word(end)
         if behind in _SUFFIXES and len(digits) <= len("31"):
             return _Value((f"ordinal:{digits}",), end + 1)
-        if behind in {"千", "万"}:
-            return _Value((f"num:{_number(digits, behind)}",), end + 1)
+        scaled, end_of_scale = self._scaled(digits, end)
+        if end_of_scale > end and self.word(end_of_scale - 1) != "m":
+            return _Value((f"num:{scaled}",), end_of_scale)
         if behind[:1].isascii() and behind[:1].isalnum():
             return None
         if len(digits) == len("2026") and digits[:2] in {"19", "20"} and digits.isdigit():
