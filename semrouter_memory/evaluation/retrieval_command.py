@@ -11,7 +11,7 @@ from rich.text import Text
 
 from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.errors import ConfigurationError
-from semrouter_memory.evaluation.playing import has_milvus_lite, throwaway_adapters
+from semrouter_memory.evaluation.playing import throwaway_adapters
 from semrouter_memory.evaluation.retrieval import (
     Asked,
     Figures,
@@ -26,6 +26,7 @@ from semrouter_memory.evaluation.retrieval_run import Point, RetrievalRun, Swept
 from semrouter_memory.evaluation.running import EvalOptions, play_files, share, table_of
 from semrouter_memory.model import Json
 from semrouter_memory.ports import Embedder
+from semrouter_memory.store.location import has_lite
 
 Draw: TypeAlias = Callable[[Path, Sequence[Swept]], None]
 
@@ -53,7 +54,7 @@ async def evaluate(options: EvalOptions, *, plot: Path | None, sweep: bool) -> N
         return Swept(file=name, points=points, asked=asked, configured=memory.default_similarity_threshold)
 
     def report(console: Console, name: str, outcome: Swept) -> Json:
-        if not has_milvus_lite():
+        if not has_lite():
             console.print("Milvus Lite is not installed: an exact search in memory stands in for it.")
         print_figures(console, name, outcome.asked)
         if outcome.points:
