@@ -1,11 +1,6 @@
 """Measures documents: whether the right paragraph is found, and how fast they are added.
 
-A line of a file:
-
-    {"title": "Handbook", "text": "...", "questions": ["How many days of vacation do we get?", ...]}
-
-The text is one paragraph; paragraphs with the same title are one document, in the order of the lines. A question without an answer
-in any paragraph has a line without text.
+The command's help says what a line holds.
 """
 
 import time
