@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 
-from semrouter_memory import __version__
 from semrouter_memory.app.adapters import Adapters
 from semrouter_memory.app.pipelines import knowledge_service
 from semrouter_memory.config import Config, secret
@@ -123,7 +122,6 @@ async def start_recordings(config: Config) -> Recordings:
     recordings = Recordings(
         own,
         directory=config.memory.directory / "recordings",
-        made_by=f"semrouter-memory {__version__}",
         redact=without_secrets,
         identity_headers=frozenset({identity.user_header, *identity.other_headers, identity.session_header}),
         secret_headers=frozenset({config.server.secret_header}),
