@@ -13,8 +13,8 @@ import numpy as np
 
 from semrouter_memory.config import KnowledgeConfig
 from semrouter_memory.language.bm25 import build
-from semrouter_memory.language.terms import terms
-from semrouter_memory.learned.logistic import Features, Logistic, log_odds
+from semrouter_memory.language.terms import search_terms
+from semrouter_memory.learned.logistic import Features, Logistic, log_odds, probabilities
 from semrouter_memory.model import Hit, MemoryType, Reach, Scope
 from semrouter_memory.ports import Clock, Embedder, MemoryReader
 from semrouter_memory.recall.query import Query
@@ -73,16 +73,15 @@ class DocumentSearch:
 def ranked(found: Sequence[Hit], query: Query) -> list[Hit]:
     """The same hits by relevance."""
     odds = [_MODEL.log_odds(each) - _CUT + _SHOWN_CUT for each in features(found, query)]
-    return best_first(
-        replace(hit, relevance=1 / (1 + math.exp(-value))) for hit, value in zip(found, odds, strict=True)
-    )
+    relevances = probabilities(odds).tolist()
+    return best_first(replace(hit, relevance=value) for hit, value in zip(found, relevances, strict=True))
 
 
 def features(found: Sequence[Hit], query: Query) -> list[Features]:
     """What relevance is made of, for each passage."""
     if not found:
         return []
-    asked = list(dict.fromkeys(terms(query.search_words)))
+    asked = list(dict.fromkeys(search_terms(query.search_words)))
     index = build([hit.memory.searched for hit in found])
     postings = index.find(asked)
     lexical = index.scores(postings) / min(max(len(asked), 1.0), _MOST_TERMS)
