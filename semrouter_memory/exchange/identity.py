@@ -37,7 +37,7 @@ class Requester:
 
 
 def requester_of(
-    headers: Headers, metadata: Mapping[str, Json], config: IdentityConfig, of_route: Mapping[OwnerKind, str] | None = None
+    headers: Headers, metadata: Mapping[str, Json], config: IdentityConfig, of_route: Mapping[OwnerKind, str]
 ) -> Requester | Reason:
     """Who asks, or why that is not known.
 
@@ -54,7 +54,7 @@ def requester_of(
         (OwnerKind.ORGANISATION, config.organisation_header, config.organisation_claim),
         (OwnerKind.AGENT, config.agent_header, config.agent_claim),
     ):
-        found = _verified(headers, metadata, config, header, claim) or (of_route or {}).get(kind, "")
+        found = _verified(headers, metadata, config, header, claim) or of_route.get(kind, "")
         if isinstance(found, Reason) or (found and not is_acceptable_id(found, config)):
             return Reason.BAD_IDENTITY
         if found:
