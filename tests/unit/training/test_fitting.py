@@ -17,6 +17,8 @@ few_steps = pytest.mark.filterwarnings("ignore:lbfgs failed to converge")
 
 def _moved(model: Mapping[str, Any], start: Mapping[str, Any]) -> float:
     """The most that a weight differs by."""
+    found: list[Mapping[str, float]]
+    stored: list[Mapping[str, float]]
     found, stored = ([each["weights"] for _, each in sorted(one["classes"].items())] for one in (model, start))
     assert model["classes"].keys() == start["classes"].keys()
     return max(
