@@ -23,9 +23,8 @@ from semrouter_memory.retain.episodes import rendered
 MAX_LINE_BYTES = 512 * 1024
 """A memory of the greatest length, written with six bytes a character, and its metadata."""
 
-_DERIVED = frozenset({PASSAGE_COUNT})
-_OWN = frozenset({*_DERIVED, IMPORTED_AT, ASSERTED_AT})
-"""Metadata that means nothing elsewhere."""
+_TIMES = frozenset({IMPORTED_AT, ASSERTED_AT})
+"""Metadata that means nothing in another installation."""
 
 SOURCE = "import"
 """`Memory.source` of a line that does not name one."""
@@ -81,7 +80,7 @@ def export_line(memory: Memory, *, exact: bool = False) -> bytes:
     Args:
         exact: for another collection of this installation: with the times of its last assertion and import, too.
     """
-    metadata = {name: value for name, value in memory.metadata.items() if exact or name not in _OWN}
+    metadata = {name: value for name, value in memory.metadata.items() if exact or name not in _TIMES}
     shown = MemoryJson.of(replace(memory, metadata=metadata))
     return shown.model_dump_json(exclude=_USAGE).encode() + b"\n"
 
@@ -130,7 +129,11 @@ def memory_from(line: ImportLine, scope: Scope, *, now: datetime, exact: bool = 
         superseded_by=line.superseded_by or "",
         expires_at=line.expires_at,
         importance=line.importance,
-        metadata={name: value for name, value in line.metadata.items() if name not in (_DERIVED if exact else _OWN)},
+        metadata={
+            name: value
+            for name, value in line.metadata.items()
+            if name != PASSAGE_COUNT and (exact or name not in _TIMES)
+        },
     )
 
 
