@@ -257,7 +257,7 @@ def test_owners_of_one_name_and_two_kinds_never_meet(
 
 def test_documents_of_two_owners_never_meet(http: httpx.Client, ports: Ports) -> None:
     """Their ids are the same: they follow from the source."""
-    owners = ("user:twin", "org:twin", "user:org:twin", "org:user:twin", "user:other")
+    owners = ["user:twin", "org:twin", "user:org:twin", "org:user:twin", "user:other"]
 
     def ask_for(owner: str, method: str, path: str = "", **query: str) -> httpx.Response:
         url, headers = f"{ports.operator_url}/v1/knowledge{path}", CALLERS["operator"]
