@@ -16,7 +16,17 @@ import typer
 
 from semrouter_memory.cli import importing
 from semrouter_memory.cli.connection import user_command
-from semrouter_memory.cli.output import AsJson, err, out, print_json, print_table, report, shown
+from semrouter_memory.cli.output import (
+    AsJson,
+    err,
+    out,
+    print_json,
+    print_objects,
+    print_page,
+    print_table,
+    report,
+    shown,
+)
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.manage.client import MemoryClient
 from semrouter_memory.model import Json, MemoryType
@@ -36,7 +46,6 @@ _COLUMNS = {
 }
 """The member of the API's answer in each column."""
 _OPTIONAL = frozenset({"score", "until"})
-_DAY_CHARS = len("2027-01-01")
 
 Type = Annotated[MemoryType | None, typer.Option("--type", help="Its type.")]
 Types = Annotated[list[MemoryType] | None, typer.Option("--type", help="Only this type; may be repeated.")]
@@ -73,12 +82,7 @@ def _list(
     kinds = [kind.value for kind in types or ()]
     filters = {"goal": goal, "outcome": outcome, "since": since, "until": until}
     page = client.page(limit=limit, cursor=cursor, types=kinds, project_id=project, **filters)
-    if as_json:
-        print_json(page)
-        return
-    _print_memories(page["data"])
-    if page["next_cursor"]:
-        err.print(f"more: --cursor {shown(page['next_cursor'])}")
+    print_page(page, _print_memories, following="cursor", as_json=as_json)
 
 
 @_command("get")
@@ -107,13 +111,7 @@ def _entities(
 ) -> None:
     """List the names in active memories, with the ids of these."""
     page = client.entities(limit=limit, after=after)
-    if as_json:
-        print_json(page)
-        return
-    rows = ([each["name"], ", ".join(each["aliases"]), " ".join(each["memory_ids"])] for each in page["data"])
-    print_table(["name", "aliases", "memories"], rows)
-    if page["next_after"]:
-        err.print(f"more: --after {shown(page['next_after'])}")
+    print_page(page, _print_entities, following="after", as_json=as_json)
 
 
 @_command("end-session")
@@ -309,11 +307,9 @@ def _print_memories(memories: Sequence[dict[str, Json]]) -> None:
         return any(memory.get(member) is not None for memory in memories)
 
     columns = {heading: member for heading, member in _COLUMNS.items() if heading not in _OPTIONAL or is_known(member)}
-    print_table([*columns], ([_cell(memory, member) for member in columns.values()] for memory in memories))
+    print_objects(columns, memories)
 
 
-def _cell(memory: dict[str, Json], member: str) -> str:
-    value = memory.get(member)
-    if isinstance(value, float):
-        return f"{value:.2f}"
-    return str(value or "")[: _DAY_CHARS if member.endswith("_at") else None]
+def _print_entities(entities: Sequence[dict[str, Json]]) -> None:
+    rows = ([each["name"], ", ".join(each["aliases"]), " ".join(each["memory_ids"])] for each in entities)
+    print_table(["name", "aliases", "memories"], rows)
