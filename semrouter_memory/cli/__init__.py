@@ -31,6 +31,10 @@ _COMMANDS = {
     "model": ("local", "The embedding model's files."),
     "memory": ("memory", "List, search and change stored memories of a running sidecar."),
     "knowledge": ("knowledge", "Documents of an organisation, which its members' requests are answered with."),
+    "mcp": (
+        "mcp",
+        "Give a desktop client the memory's tools: MCP over stdin and stdout, answered by a running sidecar.",
+    ),
     "turns": ("operator", "Turns in the log of a running sidecar, asked at the operator's port."),
     "config": ("service", "The configuration file."),
     "eval": (

@@ -23,6 +23,7 @@ from semrouter_memory.model import Hit, Json, OwnerKind, Scope
 from semrouter_memory.ports import Embedder
 from semrouter_memory.recall.documents import DocumentSearch
 from semrouter_memory.recall.query import Query
+from semrouter_memory.recall.query_vectors import QueryVectors
 from semrouter_memory.store.location import has_lite
 
 _OWNER = Scope("evaluation", kind=OwnerKind.ORGANISATION)
@@ -115,7 +116,10 @@ async def _ask(
 ) -> None:
     assert adapters.documents is not None
     search = DocumentSearch(
-        reader=adapters.documents, embedder=adapters.embedder, clock=adapters.clock, config=config.knowledge
+        reader=adapters.documents,
+        vectors=QueryVectors(adapters.embedder),
+        clock=adapters.clock,
+        config=config.knowledge,
     )
     query = Query(text=question, now=adapters.clock.now(), max_chars=config.recall.max_query_chars)
     hits = await search.search(query, _OWNER)

@@ -264,6 +264,23 @@ class MemoryClient(ApiClient):
         with self._streamed("GET", f"{_PATH}/export", params=parameters) as response:
             yield from response.iter_lines()
 
+    def send_mcp(self, message: bytes, headers: Mapping[str, str]) -> bytes:
+        """Send a message of MCP; returns the message that answers it, or nothing.
+
+        Args:
+            headers: what the transport wants to have there.
+        """
+        kinds = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+        with self._explained():
+            response = self._http.post(f"{_PATH}/mcp", content=message, headers={**headers, **kinds})
+        if not response.content and response.is_success:
+            return b""
+        if "jsonrpc" in (_json(response) or {}):
+            return response.content
+        if response.is_error:
+            raise _refusal(response)
+        raise MemoryServiceError(f"{self._target.url} does not answer like the memory API; check --url")
+
 
 def _one(memory_id: str) -> str:
     return f"{_PATH}/{quote(memory_id, safe='')}"
