@@ -12,8 +12,7 @@ from semrouter_memory.app.adapters import Adapters, Store, announcing_writer, ow
 from semrouter_memory.app.management import new_memory_id
 from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.config import Config, MemoryConfig, OwnerIndexConfig
-from semrouter_memory.evaluation.playing import PlayClock, played_adapters
-from semrouter_memory.evaluation.running import models_of
+from semrouter_memory.evaluation.running import PlayClock, models_of, played_adapters
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.model import (
     Candidate,
