@@ -8,7 +8,7 @@ from itertools import count
 from typing import Any, cast
 
 from semrouter_memory.app import pipelines
-from semrouter_memory.app.adapters import Adapters, Store, announcing_writer, owner_indexes_of
+from semrouter_memory.app.adapters import Adapters, Store, memory_writer, owner_indexes_of
 from semrouter_memory.app.management import new_memory_id
 from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.config import Config, MemoryConfig, OwnerIndexConfig
@@ -173,7 +173,7 @@ async def recalling(
         behind = store or played.store
         indexes = owner_indexes_of(config, behind, versions, clock=played.clock, on_error=errors.append)
         exits.push_async_callback(indexes.close)
-        writer = announcing_writer(behind, indexes)
+        writer = memory_writer(behind, indexes, embedder)
         adapters = replace(
             played,
             store=behind,

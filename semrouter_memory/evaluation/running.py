@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from semrouter_memory.app.adapters import Adapters, Store, announcing_writer, owner_indexes_of
+from semrouter_memory.app.adapters import Adapters, Store, memory_writer, owner_indexes_of
 from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.config import Config, MemoryConfig, MilvusConfig
 from semrouter_memory.embedding import build
@@ -141,7 +141,9 @@ async def throwaway_adapters(embedder: Embedder, config: MemoryConfig) -> AsyncI
         )
         exits.push_async_callback(indexes.close)
         cached = indexes if config.owner_index.enabled else None
-        adapters = replace(played, store=store, writer=announcing_writer(store, indexes), owner_indexes=cached)
+        adapters = replace(
+            played, store=store, writer=memory_writer(store, indexes, played.embedder), owner_indexes=cached
+        )
         documents = store.secondary("knowledge") if isinstance(store, MilvusStore) else None
         yield replace(adapters, documents=documents), clock
 

@@ -27,7 +27,7 @@ from semrouter_memory.knowledge.documents import (
     passage_rows,
 )
 from semrouter_memory.knowledge.reading import ReadDocument, kind_of, read
-from semrouter_memory.knowledge.splitting import split
+from semrouter_memory.language.splitting import split
 from semrouter_memory.language.third_person import embedded_text
 from semrouter_memory.model import EmbeddedMemory, Hit, Memory, Reach, Scope
 from semrouter_memory.ports import Clock, DeletionLog, Embedder, MemoryReader, MemoryWriter, OwnerHold, OwnerLocks
