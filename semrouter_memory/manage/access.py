@@ -59,15 +59,14 @@ def owner_in_header(identity: IdentityConfig) -> Callable[[Request], Scope]:
     """
 
     def owner_of(request: Request) -> Scope:
-        raw = request.headers.raw
-        fields = [(name.decode("latin-1"), value.decode("utf-8", "surrogateescape")) for name, value in raw]
-        user = authenticated_user(Headers(fields), {}, identity)
+        headers = Headers(fields_of(request))
+        user = authenticated_user(headers, {}, identity)
         if isinstance(user, Reason):
             raise unauthenticated("the identity is malformed or given twice", user.value)
         if not user:
             raise unauthenticated("no authenticated user: a filter in front must set one", Reason.NO_IDENTITY)
         named = request.query_params.get(OWNER)
-        allowed = (Scope(user), administered(Headers(fields), identity))
+        allowed = (Scope(user), administered(headers, identity))
         if named is None:
             return Scope(user)
         for scope in allowed:
@@ -76,6 +75,11 @@ def owner_in_header(identity: IdentityConfig) -> Callable[[Request], Scope]:
         raise NotFoundError("no such owner")
 
     return owner_of
+
+
+def fields_of(request: Request) -> list[tuple[str, str]]:
+    """The headers as the filter reads them."""
+    return [(name.decode("latin-1"), value.decode("utf-8", "surrogateescape")) for name, value in request.headers.raw]
 
 
 def named_owner(owner: str, identity: IdentityConfig) -> Scope:

@@ -24,10 +24,12 @@ from semrouter_memory.manage.access import (
     Owner,
     ProjectFilter,
     api_router,
+    fields_of,
     ndjson_body,
     reach_of,
 )
 from semrouter_memory.manage.exception_handlers import described, refusal
+from semrouter_memory.manage.explaining import RecallJson
 from semrouter_memory.manage.importing import Imported
 from semrouter_memory.manage.portable import export_line
 from semrouter_memory.manage.schemas import (
@@ -116,9 +118,14 @@ async def forget_memories(
 
 
 @router.post("/search", summary="Search memories")
-async def search_memories(owner: Owner, api: Api, body: SearchRequest) -> HitList:
-    """The active memories most relevant to a query, best first."""
+async def search_memories(request: Request, owner: Owner, api: Api, body: SearchRequest) -> HitList | RecallJson:
+    """The active memories most relevant to a query, best first; or, as recall, what a request with it would be given, and why."""
     scope = api.scope(owner, body.project_id)
+    if body.kind == "recall":
+        explained = await api.service.explainer.explain(scope, fields_of(request), body)
+        return RecallJson.of(explained, scope, await api.service.usage(scope, explained.memories))
+    if body.messages is not None:
+        raise InvalidRequestError('only with "as": "recall"', field="messages")
     hits = await api.service.search(
         scope,
         body.query,

@@ -172,6 +172,19 @@ class SearchRequest(_Request):
     ] = None
     since: Since = None
     until: Until = None
+    kind: Literal["search", "recall"] = Field(
+        default="search",
+        alias="as",
+        description="`recall`: what recall would do with the question in a request, and why. What is not sent then is as"
+        " configured; settings of a route are not known here.",
+    )
+    messages: Annotated[
+        list[dict[str, Any]] | None,
+        Field(
+            description="With `recall`: the messages before the question, as in the body of a chat completion.",
+            examples=[[{"role": "user", "content": "We plan Hawaii"}, {"role": "assistant", "content": "Nice!"}]],
+        ),
+    ] = None
 
 
 def _is_true(value: Json) -> bool:
