@@ -7,8 +7,9 @@ from datetime import datetime, timedelta
 from itertools import count
 from typing import Any, cast
 
-from semrouter_memory.app import new_memory_id, pipelines
+from semrouter_memory.app import pipelines
 from semrouter_memory.app.adapters import Adapters, Store, announcing_writer, owner_indexes_of
+from semrouter_memory.app.management import new_memory_id
 from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.config import Config, MemoryConfig, OwnerIndexConfig
 from semrouter_memory.evaluation.playing import PlayClock, played_adapters

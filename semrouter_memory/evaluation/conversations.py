@@ -1,14 +1,6 @@
 """Plays conversations through the service's retainer, and compares what is remembered with what should be.
 
-A line of a file:
-
-    {"id": "...", "turns": [{"user": "...", "assistant": "..."}, ...],
-     "should_remember": [{"about": "...", "any_of": ["lower-case substring", ...]}],
-     "should_not_remember": ["lower-case substring", ...]}
-
-Each conversation is one session of a separate user. After it has ended, each `should_remember` must have an active memory
-that contains one of `any_of`, and no active memory may contain a text of `should_not_remember`; case does not count.
-Superseded memories are history: they are not recalled, so they count for neither.
+The command's help says what a line holds. Superseded memories are history: they are not recalled, so they count for neither.
 """
 
 from collections.abc import Sequence

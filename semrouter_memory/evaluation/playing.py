@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import cast
@@ -24,6 +23,7 @@ from semrouter_memory.retain.pipeline import Retainer
 from semrouter_memory.state.in_process import InProcessOwnerLocks, InProcessOwnerVersions
 from semrouter_memory.state.sqlite import SqliteStateStore
 from semrouter_memory.store.in_memory import InMemoryStore
+from semrouter_memory.store.location import has_lite
 from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 
@@ -114,7 +114,7 @@ async def throwaway_adapters(embedder: Embedder, config: MemoryConfig) -> AsyncI
         clock = cast("PlayClock", played.clock)
         directory = Path(exits.enter_context(TemporaryDirectory(prefix="semrouter-memory-")))
         store: Store = played.store
-        if has_milvus_lite():
+        if has_lite():
             here = config.milvus.model_copy(update=_NOWHERE)
             store = await _lite(here, directory, played, exits)
         versions = InProcessOwnerVersions()
@@ -133,7 +133,3 @@ async def _lite(config: MilvusConfig, directory: Path, played: Adapters, exits: 
     await store.start()
     exits.push_async_callback(store.close)
     return store
-
-
-def has_milvus_lite() -> bool:
-    return find_spec("milvus_lite") is not None

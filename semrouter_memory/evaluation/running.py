@@ -1,5 +1,6 @@
 """Shared by the commands: they read files of cases, play them, and write tables and JSON."""
 
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -147,6 +148,13 @@ def table_of(title: str, first: str, columns: Iterable[str]) -> Table:
 def share(value: float | None) -> str:
     """A figure for a table."""
     return "-" if value is None else f"{value:.2f}"
+
+
+def print_failures(console: Console, reasons: Iterable[str]) -> None:
+    """Why recall did not search; "" counts as no failure."""
+    if failed := Counter(filter(None, reasons)):
+        counts = ", ".join(f"{reason}: {count}" for reason, count in failed.items())
+        console.print(f"[red]Failed, and counted as nothing injected: {counts}[/red]")
 
 
 def tracked(items: Iterable[T], what: str, *, total: int) -> Iterator[T]:

@@ -7,7 +7,7 @@ request phase of traffic answer it. Nothing is counted, and no turn is stored.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 import orjson
 from pydantic import Field
@@ -27,6 +27,24 @@ from semrouter_memory.recall.explanation import Considered, Explanation, Verdict
 
 _PATH = "/v1/chat/completions"
 _NOT_OF_THE_REQUEST = frozenset({"content-encoding", "content-length", "content-type"})
+
+
+class ExplainableSearch(SearchRequest):
+    """A search, or a question whose recall is to be explained."""
+
+    kind: Literal["search", "recall"] = Field(
+        default="search",
+        alias="as",
+        description="`recall`: what recall would do with the question in a request, and why. What is not sent then is as"
+        " configured; settings of a route are not known here.",
+    )
+    messages: Annotated[
+        list[dict[str, Any]] | None,
+        Field(
+            description="With `recall`: the messages before the question, as in the body of a chat completion.",
+            examples=[[{"role": "user", "content": "We plan Hawaii"}, {"role": "assistant", "content": "Nice!"}]],
+        ),
+    ] = None
 
 
 class ExplainedRecall(Protocol):
@@ -62,7 +80,7 @@ class Explainer:
         self._settings = settings
         self._clock = clock
 
-    async def explain(self, scope: Scope, headers: Sequence[tuple[str, str]], asked: SearchRequest) -> Explained:
+    async def explain(self, scope: Scope, headers: Sequence[tuple[str, str]], asked: ExplainableSearch) -> Explained:
         """What recall does with this question.
 
         Args:
@@ -93,7 +111,7 @@ class Explainer:
         return Headers([(":method", "POST"), (":path", _PATH), (user_header, scope.owner_id), *kept])
 
 
-def _body(scope: Scope, asked: SearchRequest) -> bytes:
+def _body(scope: Scope, asked: ExplainableSearch) -> bytes:
     """The question as a client's request; only the settings that were sent are in it."""
     names = {"limit": "retrieval_limit", "threshold": "similarity_threshold", "types": "memory_types"}
     settings = {names[name]: getattr(asked, name) for name in names.keys() & asked.model_fields_set}

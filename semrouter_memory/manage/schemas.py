@@ -26,8 +26,8 @@ Content = Annotated[
     str,
     Field(
         min_length=1,
-        description="The statement, in the third person. Its length is bounded by `management.max_content_chars` and by"
-        " what the embedding model reads (`memory.embedding.max_tokens`); a longer one answers 400 with the limit.",
+        description="The statement, in the third person. A longer one than `management.max_content_chars`, or than the"
+        " embedding model reads (`memory.embedding.max_tokens`), is refused; the error names the limit.",
         examples=["User's budget for the Hawaii trip is $10,000"],
     ),
 ]
@@ -157,8 +157,12 @@ def _whole(value: Any) -> Any:
 class SearchRequest(_Request):
     """What to look for."""
 
-    query: Annotated[str, Field(min_length=1, examples=["What's my budget for the trip?"])]
-    limit: Annotated[int, BeforeValidator(_whole), Field(ge=1, le=MAX_HITS, strict=True)] = 10
+    query: Annotated[
+        str, Field(min_length=1, description="What to look for, in words.", examples=["What's my budget for the trip?"])
+    ]
+    limit: Annotated[
+        int, BeforeValidator(_whole), Field(ge=1, le=MAX_HITS, strict=True, description="At most so many.")
+    ] = 10
     types: Annotated[
         list[MemoryType] | None, Field(min_length=1, description="Only these types; without it every type.")
     ] = None
@@ -172,19 +176,6 @@ class SearchRequest(_Request):
     ] = None
     since: Since = None
     until: Until = None
-    kind: Literal["search", "recall"] = Field(
-        default="search",
-        alias="as",
-        description="`recall`: what recall would do with the question in a request, and why. What is not sent then is as"
-        " configured; settings of a route are not known here.",
-    )
-    messages: Annotated[
-        list[dict[str, Any]] | None,
-        Field(
-            description="With `recall`: the messages before the question, as in the body of a chat completion.",
-            examples=[[{"role": "user", "content": "We plan Hawaii"}, {"role": "assistant", "content": "Nice!"}]],
-        ),
-    ] = None
 
 
 def _is_true(value: Json) -> bool:

@@ -77,7 +77,8 @@ def _bind_tcp(listen: str) -> socket.socket:
         raise ConfigurationError(f"{listen!r} is not an address to listen at: host:port or unix:path")
     host = host.strip("[]")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
+    # By name: asyncio sends without delay only on sockets that say so.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, int(port)))

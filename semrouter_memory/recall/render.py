@@ -94,9 +94,14 @@ def _name(scope: Scope) -> str:
     return f"{_KINDS[scope.kind]} {scope.owner_id}"
 
 
+def cited_source(memory: Memory) -> str:
+    """Where a passage comes from: its URL, or the name of its file."""
+    return memory.source if memory.source.startswith(_URLS) else memory.source.rpartition("/")[2]
+
+
 def _passage(memory: Memory, style: Style) -> str:
     """A passage with its source, its place in it, and its date."""
-    source = memory.source if memory.source.startswith(_URLS) else memory.source.rpartition("/")[2]
+    source = cited_source(memory)
     page, day = memory.metadata.get("page"), f"{memory.observed_at:%-d %B %Y}"
     if style == "markdown":
         place = ", ".join((f"page {page}", day, source) if page else (day, source))

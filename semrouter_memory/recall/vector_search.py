@@ -35,6 +35,7 @@ from semrouter_memory.recall.explanation import Explanation
 from semrouter_memory.recall.features import CandidateFeatures, Floats, QueryFeatures
 from semrouter_memory.recall.prototypes import Intent, LazyPrototypes
 from semrouter_memory.recall.query import Query
+from semrouter_memory.recall.query_vectors import QueryVectors
 from semrouter_memory.recall.strategy import MemorySource, SearchResult, best_first
 
 # More than asked for, so that memories which are visible, repeated or deleted do not starve the result.
@@ -44,24 +45,25 @@ _MIN_FETCHED = 20
 _STORE_FACTOR = 3
 _SEARCHES = 2.0
 """Log-odds that a search wants something."""
-_CONCURRENT_EMBEDDINGS = 2
-"""One that runs and one that is ready, so that the thread never waits."""
 _PAIR = 2
 
 _Embedded: TypeAlias = tuple[Vector, Intent]
 
 
 class VectorSearch(ABC):
-    """What both strategies share: index or store, and the words' part while the model embeds the query."""
+    """What both strategies share: index or store, and the words' part while the model embeds the query.
+
+    Attributes:
+        vectors: of the queries, for the other searches of the same request.
+    """
 
     any_message = False
     limit: int | None = None
 
     def __init__(self, *, source: MemorySource, embedder: Embedder, config: RecallConfig) -> None:
+        self.vectors = QueryVectors(embedder)
         self._source = source
-        self._embedder = embedder
         self._config = config
-        self._embedding = asyncio.Semaphore(_CONCURRENT_EMBEDDINGS)
 
     async def prepare(self) -> None:  # noqa: B027 - a strategy may have nothing to prepare
         """See `Strategy`."""
@@ -149,22 +151,6 @@ class VectorSearch(ABC):
             request, vector, words=words, limit=limit, reach=reach, observed=observed, fresh=fresh
         )
 
-    async def _embedded(self, text: str, query: Query, deadline: Deadline) -> _Embedded:
-        """The vector of what is searched for, and the intent of the request.
-
-        Embedding takes a processor, and there are few. In a burst each query waits for those before it; giving up at once would
-        only waste what the others waited for.
-        """
-        if self._embedding.locked():
-            with deadline.embedding_queue():
-                await self._embedding.acquire()
-        else:
-            await self._embedding.acquire()
-        try:
-            return await self._embed(text, query)
-        finally:
-            self._embedding.release()
-
     def _candidates(self, index: MemoryIndex, request: RecallRequest, features: QueryFeatures) -> CandidateFeatures:
         positions = index.positions(request.scope, now=self._source.now(), types=request.options.types)
         return CandidateFeatures.of(index, positions, features)
@@ -180,7 +166,8 @@ class VectorSearch(ABC):
         """The words that the store searches as well; "" for none."""
 
     @abstractmethod
-    async def _embed(self, text: str, query: Query) -> _Embedded: ...
+    async def _embedded(self, text: str, query: Query, deadline: Deadline) -> _Embedded:
+        """The vector of what is searched for, and the intent of the request."""
 
     @abstractmethod
     async def _ranked(
@@ -211,9 +198,9 @@ class HybridSearch(VectorSearch):
     def _words(self, query: Query) -> str:
         return query.search_words
 
-    async def _embed(self, text: str, query: Query) -> _Embedded:
-        vector = await self._embedder.embed_query(text)
-        said = vector if query.stands_alone else await self._embedder.embed_query(query.said)
+    async def _embedded(self, text: str, query: Query, deadline: Deadline) -> _Embedded:
+        texts = (text, text if query.stands_alone else query.said)
+        vector, said = await self.vectors.get(query, *texts, deadline=deadline)
         return vector, (await self._prototypes.get()).intent(said)
 
     async def _ranked(
@@ -247,8 +234,9 @@ class SemanticSearch(VectorSearch):
     def _words(self, query: Query) -> str:  # noqa: ARG002 - meaning only
         return ""
 
-    async def _embed(self, text: str, query: Query) -> _Embedded:  # noqa: ARG002 - meaning only
-        return await self._embedder.embed_query(text), Intent()
+    async def _embedded(self, text: str, query: Query, deadline: Deadline) -> _Embedded:
+        (vector,) = await self.vectors.get(query, text, deadline=deadline)
+        return vector, Intent()
 
     async def _ranked(
         self,

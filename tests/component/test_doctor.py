@@ -11,7 +11,7 @@ import pytest
 import yaml
 from pymilvus import AsyncMilvusClient
 
-from semrouter_memory.app import App
+from semrouter_memory.app.sidecar import App
 from semrouter_memory.config import load
 from semrouter_memory.doctor.diagnose import diagnose
 from semrouter_memory.doctor.finding import Finding, Severity

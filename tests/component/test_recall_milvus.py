@@ -12,7 +12,7 @@ from semrouter_memory.config import EmbeddingConfig, KnowledgeConfig, MilvusConf
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.evaluation.retrieval_run import CachingEmbedder
 from semrouter_memory.knowledge.service import KnowledgeService, Upload
-from semrouter_memory.model import MemoryType, OtherOwner, OwnerKind, RecallResult, Scope
+from semrouter_memory.model import MemoryType, Message, OtherOwner, OwnerKind, RecallResult, Role, Scope, Vector
 from semrouter_memory.ports import Embedder
 from semrouter_memory.recall.render import DOCUMENTS_NOTICE
 from semrouter_memory.store.milvus import MilvusStore
@@ -187,6 +187,31 @@ async def test_a_passage_is_given_with_its_source_to_requests_of_its_organisatio
     for others in ((), other, agent):
         assert "vacation" not in (await pair.near.ask(_DAYS, others=others)).text
     assert "vacation" not in (await pair.near.ask(_DAYS, scope=Scope("acme"))).text
+
+
+@pytest.mark.usefixtures("documents")
+@pytest.mark.parametrize(("history", "texts"), [((), 1), ((Message(Role.USER, "We plan our holidays"),), 2)])
+async def test_a_request_of_every_owner_embeds_each_of_its_texts_once(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, history: tuple[Message, ...], texts: int
+) -> None:
+    """The memories of user, organisation and agent and the documents: in a conversation, what is said is embedded as well."""
+    embedder, asked = pair.near.adapters.embedder, list[str]()
+    embed_query = embedder.embed_query
+
+    async def counted(text: str) -> Vector:
+        asked.append(text)
+        return await embed_query(text)
+
+    question = "How many days?"
+    others = (*_OF_ACME, OtherOwner(Scope("bot", kind=OwnerKind.AGENT), 3, 0.4))
+    for each in (ALICE, *(other.scope for other in others)):
+        await pair.near.remember("Vacation is thirty days a year", scope=each)
+    await pair.near.ask(question, history, others=others)
+    monkeypatch.setattr(embedder, "embed_query", counted)
+    result = await pair.near.ask(question, history, others=others)
+
+    assert len(asked) == len(set(asked)) == texts
+    assert {hit.memory.scope.owner for hit in result.ranking} == {ALICE.owner, *(other.scope.owner for other in others)}
 
 
 @pytest.mark.usefixtures("documents")

@@ -15,7 +15,8 @@ import pytest
 import pytest_asyncio
 from typer.testing import CliRunner
 
-from semrouter_memory.app import App, adapters
+from semrouter_memory.app import adapters
+from semrouter_memory.app.sidecar import App
 from semrouter_memory.cli import app as command_line
 from semrouter_memory.config import Config
 from semrouter_memory.replay.comparing import Difference

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from semrouter_memory.app import new_memory_id, pipelines
+from semrouter_memory.app import pipelines
 from semrouter_memory.app.adapters import Adapters
+from semrouter_memory.app.management import new_memory_id
 from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.config import Config, EmbeddingConfig, ManagementConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder

@@ -15,7 +15,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from semrouter_memory.app import App
+from semrouter_memory.app.sidecar import App
 from semrouter_memory.config import Config, MilvusConfig
 from semrouter_memory.errors import ConfigurationError, StoreUnavailableError
 from semrouter_memory.model import Scope
