@@ -13,6 +13,8 @@ from semrouter_memory.app.management import new_memory_id
 from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.config import Config, MemoryConfig, OwnerIndexConfig
 from semrouter_memory.evaluation.running import PlayClock, models_of, played_adapters
+from semrouter_memory.exchange.turns import ExchangeSettings
+from semrouter_memory.manage.explaining import Explainer
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.model import (
     Candidate,
@@ -116,6 +118,11 @@ class Recalling:
             redact=Redaction,
             config=Config().management,
             state=adapters.state,
+            explainer=Explainer(
+                recall=self.recaller,
+                settings=ExchangeSettings(self.config, max_body_bytes=1 << 20, max_answer_bytes=1 << 20),
+                clock=adapters.clock,
+            ),
         )
 
     async def ask(

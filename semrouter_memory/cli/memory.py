@@ -148,6 +148,35 @@ def _search(
         _print_memories(hits)
 
 
+@_command("explain")
+def _explain(
+    client: MemoryClient,
+    *,
+    question: Annotated[str, typer.Argument(help="What the user asks.")],
+    limit: Annotated[
+        int | None, typer.Option(min=1, max=100, help="As in the request; default: as configured.")
+    ] = None,
+    types: Types = None,
+    project: Project = None,
+    threshold: Annotated[float | None, typer.Option(min=-1, max=1, help="The same.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what recall would do with a question: each candidate, and why it was chosen or not."""
+    kinds = [kind.value for kind in types] if types else None
+    told = client.explain(question, limit=limit, types=kinds, project_id=project, threshold=threshold)
+    if as_json:
+        print_json(told)
+        return
+    out.print(f"{told['reason']}, {told['tokens']} tokens; threshold {told['threshold']}, limit {told['limit']}")
+    shown_members = ("verdict", "relevance", "similarity", "id")
+    rows = ([*(_cell(each, name) for name in shown_members), _content(each)] for each in told["data"])
+    print_table([*shown_members, "content"], rows)
+
+
+def _content(candidate: dict[str, Json]) -> str:
+    return str((candidate["memory"] or {}).get("content", ""))
+
+
 @_command("add")
 def _add(
     client: MemoryClient,

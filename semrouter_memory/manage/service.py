@@ -28,6 +28,7 @@ from semrouter_memory.manage.admission import (
     require_query,
 )
 from semrouter_memory.manage.editing import edited_episode, with_content
+from semrouter_memory.manage.explaining import Explainer
 from semrouter_memory.manage.importing import Importer, Written
 from semrouter_memory.manage.portable import ImportLine
 from semrouter_memory.manage.schemas import StoreRequest, UpdateRequest
@@ -88,6 +89,7 @@ class MemoryService:
 
     Args:
         redact: finds secrets; content that it would change is refused.
+        explainer: says what recall would do.
         state: counts how often memories were used.
         written: called with the scope of an owner whose memories changed.
         ttl_days: lifetime of memories, by type, for which a caller names no expiry; types left out do not expire.
@@ -109,6 +111,7 @@ class MemoryService:
         redact: Redact,
         config: ManagementConfig,
         deletion: DeletionService,
+        explainer: Explainer,
         state: StateStore,
         written: Written = _ignore,
         ttl_days: Mapping[MemoryType, float] = MappingProxyType({}),
@@ -122,6 +125,7 @@ class MemoryService:
         )
         self._lifetimes = {kind: timedelta(days=days) for kind, days in ttl_days.items()}
         self._deletion = deletion
+        self.explainer = explainer
         self.importer = Importer(
             reader=reader,
             writer=writer,
