@@ -62,6 +62,17 @@ _DAYS = dict(zip("一二三四五六日天", ("mon", "tue", "wed", "thu", "fri",
 _NUM = r"\d[\d,]*(?:\.\d+)?"
 _MONTH = r"(?P<month>(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6})\b\.?"
 _CURRENCY = r"(?:dollars?|euros?|pounds?|bucks|quid|usd|eur|gbp|rmb|yen|crowns?|[$€£¥₹]|元|块钱?|美元|欧元)(?![a-z])"
+_SIGNS = {
+    word: sign
+    for sign, words in {
+        "$": "dollar dollars bucks usd",
+        "€": "euro euros eur",
+        "£": "pound pounds gbp",
+        "¥": "yen jpy",
+    }.items()
+    for word in words.split()
+}
+_SIGN = re.compile(rf"[$€£¥₹%°]|\b(?:{'|'.join(_SIGNS)})\b")
 _SCALE = r"\s?(?P<scale>[km万千]?)"
 _UNIT = r"years?[ -]old|[a-z]{1,11}|公斤|千克|公里|厘米|分钟|小时|个月|毫克|毫升|[天周年岁米%％]"
 _COMPOUND = re.compile(rf"\b({'|'.join(_TENS)})[- ]({'|'.join(_ONES)})\b")
@@ -97,6 +108,11 @@ def split(text: str) -> tuple[frozenset[str], str]:
     for pattern, read in _PATTERNS:
         text = pattern.sub(take(read), text)
     return frozenset(found), text
+
+
+def units(text: str) -> frozenset[str]:
+    """Currencies and per cent; "$" and "dollars" are one, "$" and "€" are two."""
+    return frozenset(_SIGNS.get(word, word) for word in _SIGN.findall(folded(text)))
 
 
 def folded(text: str) -> str:

@@ -47,7 +47,7 @@ class Access:
         """The organisation whose documents a request may search: the owner, or the one that a filter named."""
         if owner.kind is OwnerKind.ORGANISATION:
             return owner
-        found = requester_of(_headers(request), {}, self.identity)
+        found = requester_of(_headers(request), {}, self.identity, {})
         others = () if isinstance(found, Reason) else found.others
         return next((scope for scope in others if scope.kind is OwnerKind.ORGANISATION), None)
 

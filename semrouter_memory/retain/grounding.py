@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from importlib import resources
 
+from semrouter_memory.language.names import capitalised
 from semrouter_memory.language.phrases import begins, phrases
 from semrouter_memory.language.scripts import CJK
 from semrouter_memory.language.sentences import QUESTION_MARKS, sentences
@@ -54,7 +55,6 @@ _NUMBER = re.compile(r"(\d+(?:[.,:]\d+)*)\s?(k\b|thousand|grand|m\b|million|万|
 _CLOCK = re.compile(r"(?P<hour>\d{1,2})(?P<rest>(?:[:.]\d\d)*)")
 """7:30 and 7.30; a ratio (1.85:1) is none."""
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
-_NAME = re.compile(r"(?<![.!?:]\s)(?<=[\s(\"'“/-])[A-ZÀ-ÖØ-Þ][\w'’.&+-]*")
 _DATA = tomllib.loads(resources.files(__package__).joinpath("grounding.toml").read_text(encoding="utf-8"))
 _TELLING, _CALENDAR, _LOOSE = word_set(_DATA["telling"]), word_set(_DATA["calendar"]), word_set(_DATA["loose"])
 _HAN_TELLING = frozenset(_DATA["telling_zh"])
@@ -155,7 +155,7 @@ class _UserWords:
         """What of a statement the user did not say, as a reason; "" when they said it."""
         if not all(each & self._numbers for each in _needed(self._undated(content))):
             return NUMBER
-        if not all(self._knows_name(name) for name in _NAME.findall(content)):
+        if not all(self._knows_name(name) for name in capitalised(content)):
             return NAME
         if not _people(content) <= _people(self._text):
             return PERSON

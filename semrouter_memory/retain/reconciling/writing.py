@@ -196,6 +196,31 @@ class ReconcilingWriter:
             await self._upsert(claim.scope, [EmbeddedMemory(memory, vector)], hold)
             return True
 
+    async def share(
+        self, claim: Claim, turns: Sequence[LoggedTurn], scope: Scope, candidates: Sequence[Candidate]
+    ) -> int:
+        """Reconcile and write for another owner what a session taught, unless one of its turns was deleted.
+
+        Args:
+            candidates: lead to no turn.
+
+        Returns:
+            How many were written or known already.
+
+        Raises:
+            LockLostError: an owner's lock was lost.
+        """
+        prepared = await self._prepared(scope, candidates)
+        async with self._locks.hold(claim.scope) as users, self._locks.hold(scope) as hold:
+            stored = await self._turn_log.session_turns(claim, limit=len(turns) + _NEWER_TURNS)
+            if not {turn.id for turn in turns} <= {turn.id for turn in stored}:
+                return 0
+            tombstones = await self._turn_log.tombstones(scope)
+            allowed = [each for each in prepared if self._allowed(scope, each.candidate, tombstones, frozenset())]
+            await users.confirm()
+            await self._write_each(scope, allowed, tombstones, hold, Written(frozenset()))
+            return len(allowed)
+
     async def _prepared(self, scope: Scope, candidates: Sequence[Candidate]) -> list[_Prepared]:
         deleted = await self._turn_log.tombstones(scope)
         whole = [_without_deleted(scope, each, deleted) for each in candidates]
