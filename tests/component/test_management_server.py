@@ -4,6 +4,7 @@ import asyncio
 import signal
 import socket
 import stat
+import time
 from pathlib import Path
 
 import httpx
@@ -34,6 +35,19 @@ async def test_port_0_is_a_free_port_and_told() -> None:
     await server.stop()
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", server.port or 0))
+
+
+async def test_an_answer_does_not_wait_for_an_acknowledgement() -> None:
+    """Which TCP waits for, 40 ms, before it sends the second part of one."""
+    server = await serve_http(greeting(), "127.0.0.1:0")
+    took = []
+    async with local_client() as client:
+        for _ in range(30):
+            began = time.monotonic()
+            await client.get(f"http://127.0.0.1:{server.port}/")
+            took.append(time.monotonic() - began)
+    await server.stop()
+    assert min(took[20:]) < 0.035
 
 
 async def test_a_running_request_ends_before_the_server_does() -> None:
