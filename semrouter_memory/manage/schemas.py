@@ -125,7 +125,10 @@ class StoreRequest(EpisodeParts):
     )
 
     content: Content = ""
-    type: MemoryType = MemoryType.SEMANTIC
+    type: Annotated[
+        MemoryType,
+        Field(description="`semantic`: what is so; `procedural`: how something is done; `episodic`: what happened."),
+    ] = MemoryType.SEMANTIC
     project_id: Project = ""
     importance: Importance = 0.5
     expires_at: Expiry = None
@@ -172,7 +175,7 @@ class SearchRequest(_Request):
         str, Field(min_length=1, description="What to look for, in words.", examples=["What's my budget for the trip?"])
     ]
     limit: Annotated[
-        int, BeforeValidator(_whole), Field(ge=1, le=MAX_HITS, strict=True, description="At most so many.")
+        int, Field(ge=1, le=MAX_HITS, strict=True, description="At most so many."), BeforeValidator(_whole)
     ] = 10
     types: Annotated[
         list[MemoryType] | None, Field(min_length=1, description="Only these types; without it every type.")
