@@ -12,8 +12,9 @@ from semrouter_memory.app.adapters import Adapters, Store, memory_writer, owner_
 from semrouter_memory.app.management import new_memory_id
 from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.config import Config, MemoryConfig, OwnerIndexConfig
-from semrouter_memory.evaluation.playing import PlayClock, played_adapters
-from semrouter_memory.evaluation.running import models_of
+from semrouter_memory.evaluation.running import PlayClock, models_of, played_adapters
+from semrouter_memory.exchange.turns import ExchangeSettings
+from semrouter_memory.manage.explaining import Explainer
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.model import (
     Candidate,
@@ -117,6 +118,11 @@ class Recalling:
             redact=Redaction,
             config=Config().management,
             state=adapters.state,
+            explainer=Explainer(
+                recall=self.recaller,
+                settings=ExchangeSettings(self.config, max_body_bytes=1 << 20, max_answer_bytes=1 << 20),
+                clock=adapters.clock,
+            ),
         )
 
     async def ask(

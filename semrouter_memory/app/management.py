@@ -13,6 +13,7 @@ from semrouter_memory.errors import ConfigurationError, InputFileError
 from semrouter_memory.knowledge.service import KnowledgeService
 from semrouter_memory.maintenance.schedule import MaintenanceScheduler
 from semrouter_memory.manage.backup import Backup
+from semrouter_memory.manage.explaining import Explainer
 from semrouter_memory.manage.http import Readiness, create_operator_api, create_user_api
 from semrouter_memory.manage.operator_routes import OperatorContext
 from semrouter_memory.manage.server import serve_http
@@ -33,6 +34,7 @@ async def serve_management(
     metrics: Callable[[], tuple[bytes, str]],
     recordings: Recordings,
     searcher: VectorSearch,
+    explainer: Explainer,
     on_exit: AsyncExitStack,
 ) -> None:
     """Open both ports.
@@ -40,7 +42,7 @@ async def serve_management(
     Raises:
         ConfigurationError: a port or the operator's token that cannot be had.
     """
-    service = _service(config, adapters, maintenance, deletion, searcher)
+    service = _service(config, adapters, maintenance, deletion, searcher=searcher, explainer=explainer)
     knowledge = knowledge_service(config.memory.knowledge, adapters)
     users = create_user_api(
         service,
@@ -92,7 +94,9 @@ def _service(
     adapters: Adapters,
     maintenance: MaintenanceScheduler,
     deletion: DeletionService,
+    *,
     searcher: VectorSearch,
+    explainer: Explainer,
 ) -> MemoryService:
     return MemoryService(
         reader=adapters.store,
@@ -109,6 +113,7 @@ def _service(
         written=maintenance.changed,
         ttl_days=config.memory.ageing.ttl_days,
         searcher=searcher,
+        explainer=explainer,
     )
 
 

@@ -14,7 +14,7 @@ import typer
 from rich.progress import track
 
 from semrouter_memory.cli.connection import operator_command
-from semrouter_memory.cli.output import AsJson, err, print_json, print_table, report, shown
+from semrouter_memory.cli.output import AsJson, err, print_json, print_objects, report, shown
 from semrouter_memory.errors import InvalidRequestError, NotFoundError
 from semrouter_memory.manage.client import OperatorClient
 from semrouter_memory.model import Json
@@ -52,7 +52,6 @@ _COLUMNS = {
     "source": "source",
 }
 """The member of the API's answer in each column."""
-_DAY_CHARS = len("2027-01-01")
 
 Org = Annotated[str, typer.Option("--org", help="The organisation.")]
 DocumentId = Annotated[str, typer.Argument(help="The document's id.")]
@@ -113,7 +112,7 @@ def _list(client: OperatorClient, *, org: Org, as_json: AsJson = False) -> None:
     if as_json:
         print_json(documents)
         return
-    print_table([*_COLUMNS], ([_cell(each, member) for member in _COLUMNS.values()] for each in documents))
+    print_objects(_COLUMNS, documents)
     for each in documents:
         if not each["complete"]:
             err.print(f"{shown(each['source'])} is not complete; add it again")
@@ -215,7 +214,3 @@ def _last_modified(response: "httpx.Response") -> datetime | None:
     except (KeyError, ValueError):
         return None
     return time if time.tzinfo else time.replace(tzinfo=UTC)
-
-
-def _cell(document: Mapping[str, Json], member: str) -> str:
-    return str(document[member])[: _DAY_CHARS if member.endswith("_at") else None]

@@ -22,8 +22,16 @@ from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.codec.chat import ChatCodec
 from semrouter_memory.config import MemoryConfig
 from semrouter_memory.evaluation.cases import CaseTurn, LowerCased, Text, case_of, read_cases, write_json
-from semrouter_memory.evaluation.playing import PlayClock, played_adapters, work
-from semrouter_memory.evaluation.running import EvalOptions, embedder_of, models_of, table_of, tracked
+from semrouter_memory.evaluation.running import (
+    EvalOptions,
+    PlayClock,
+    embedder_of,
+    models_of,
+    played_adapters,
+    table_of,
+    tracked,
+    work,
+)
 from semrouter_memory.exchange.events import (
     BodyMode,
     Headers,

@@ -16,8 +16,16 @@ from semrouter_memory.app.adapters import Adapters
 from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.config import MemoryConfig
 from semrouter_memory.evaluation.cases import CaseTurn, LowerCased, Wanted
-from semrouter_memory.evaluation.playing import FailureRecorder, PlayClock, turn_of, work
-from semrouter_memory.evaluation.running import EvalOptions, one_by_one, play_files, table_of
+from semrouter_memory.evaluation.running import (
+    EvalOptions,
+    FailureRecorder,
+    PlayClock,
+    one_by_one,
+    play_files,
+    table_of,
+    turn_of,
+    work,
+)
 from semrouter_memory.model import Json, Reach, Scope, SessionKey
 from semrouter_memory.store.in_memory import InMemoryStore
 

@@ -26,9 +26,19 @@ from semrouter_memory.config import MemoryConfig
 from semrouter_memory.deletion.lineage import all_memories
 from semrouter_memory.evaluation.cases import CaseTurn, History, LowerCasedTexts, Time
 from semrouter_memory.evaluation.cases import Text as CaseText
-from semrouter_memory.evaluation.playing import PlayClock, throwaway_adapters, turn_of, work
 from semrouter_memory.evaluation.retrieval_run import PATIENCE_MS, request_of
-from semrouter_memory.evaluation.running import EvalOptions, play_files, print_failures, share, table_of, tracked
+from semrouter_memory.evaluation.running import (
+    EvalOptions,
+    PlayClock,
+    play_files,
+    print_failures,
+    share,
+    table_of,
+    throwaway_adapters,
+    tracked,
+    turn_of,
+    work,
+)
 from semrouter_memory.model import Hit, Json, Memory, Scope, SessionKey
 from semrouter_memory.ports import Embedder
 from semrouter_memory.recall.render import line

@@ -15,8 +15,7 @@ from semrouter_memory.app.adapters import Adapters
 from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.config import MemoryConfig
 from semrouter_memory.errors import ConfigurationError
-from semrouter_memory.evaluation.playing import throwaway_adapters
-from semrouter_memory.evaluation.running import EvalOptions, play_files, share, table_of, tracked
+from semrouter_memory.evaluation.running import EvalOptions, play_files, share, table_of, throwaway_adapters, tracked
 from semrouter_memory.knowledge.service import Upload
 from semrouter_memory.language.third_person import embedded_text
 from semrouter_memory.model import Hit, Json, OwnerKind, Scope

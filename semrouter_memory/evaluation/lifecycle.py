@@ -19,8 +19,7 @@ from semrouter_memory.app.adapters import Adapters
 from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.config import MemoryConfig
 from semrouter_memory.evaluation.cases import CaseTurn, Time
-from semrouter_memory.evaluation.playing import PlayClock, turn_of
-from semrouter_memory.evaluation.running import EvalOptions, one_by_one, play_files, table_of
+from semrouter_memory.evaluation.running import EvalOptions, PlayClock, one_by_one, play_files, table_of, turn_of
 from semrouter_memory.model import Candidate, Json, MemoryType, Scope
 from semrouter_memory.store.in_memory import InMemoryStore
 

@@ -24,7 +24,6 @@ from semrouter_memory.codec.chat import ChatCodec
 from semrouter_memory.config import MemoryConfig
 from semrouter_memory.errors import ConfigurationError
 from semrouter_memory.evaluation.cases import CaseMessage
-from semrouter_memory.evaluation.playing import PlayClock, throwaway_adapters
 from semrouter_memory.evaluation.retrieval import (
     Asked,
     Figures,
@@ -38,7 +37,16 @@ from semrouter_memory.evaluation.retrieval import (
     result_of,
     step_times,
 )
-from semrouter_memory.evaluation.running import EvalOptions, play_files, print_failures, share, table_of, tracked
+from semrouter_memory.evaluation.running import (
+    EvalOptions,
+    PlayClock,
+    play_files,
+    print_failures,
+    share,
+    table_of,
+    throwaway_adapters,
+    tracked,
+)
 from semrouter_memory.exchange.policy import RouteSettings, policy_for
 from semrouter_memory.exchange.turns import recall_request
 from semrouter_memory.model import EmbeddedMemory, Json, Memory, RecallRequest, RecallResult, Scope, Signals, Vector

@@ -222,6 +222,11 @@ class MemoryClient(ApiClient):
         found = self._object("POST", f"{_PATH}/search", holding="data", json={"query": query, **_given(options)})
         return list(found["data"])
 
+    def explain(self, query: str, **options: Json) -> dict[str, Json]:
+        """Args: options: of the search route; None leaves one out."""
+        asked = {"query": query, "as": "recall", **_given(options)}
+        return self._object("POST", f"{_PATH}/search", holding="data", json=asked)
+
     def add(self, content: str | None, **fields: Json) -> dict[str, Json]:
         return self._object("POST", _PATH, holding="id", json=_given({"content": content, **fields}))
 

@@ -28,6 +28,7 @@ from semrouter_memory.manage.admission import (
     require_query,
 )
 from semrouter_memory.manage.editing import edited_episode, with_content
+from semrouter_memory.manage.explaining import Explainer
 from semrouter_memory.manage.importing import Importer, Written
 from semrouter_memory.manage.portable import ImportLine
 from semrouter_memory.manage.schemas import StoreRequest, UpdateRequest
@@ -62,6 +63,7 @@ from semrouter_memory.recall.strategy import MemorySource
 from semrouter_memory.recall.vector_search import HybridSearch, VectorSearch
 from semrouter_memory.retain.episodes import rendered
 from semrouter_memory.retain.long_memories import whole
+from semrouter_memory.retain.passages import embedded
 from semrouter_memory.retain.reconciling.rows import RowFactory
 from semrouter_memory.retain.superseding import marked, stored
 
@@ -88,6 +90,7 @@ class MemoryService:
 
     Args:
         redact: finds secrets; content that it would change is refused.
+        explainer: says what recall would do.
         state: counts how often memories were used.
         written: called with the scope of an owner whose memories changed.
         ttl_days: lifetime of memories, by type, for which a caller names no expiry; types left out do not expire.
@@ -109,6 +112,7 @@ class MemoryService:
         redact: Redact,
         config: ManagementConfig,
         deletion: DeletionService,
+        explainer: Explainer,
         state: StateStore,
         written: Written = _ignore,
         ttl_days: Mapping[MemoryType, float] = MappingProxyType({}),
@@ -122,6 +126,7 @@ class MemoryService:
         )
         self._lifetimes = {kind: timedelta(days=days) for kind, days in ttl_days.items()}
         self._deletion = deletion
+        self.explainer = explainer
         self.importer = Importer(
             reader=reader,
             writer=writer,
@@ -354,17 +359,16 @@ class MemoryService:
         memory = rows.replacing(memory, decision.targets)
         older = [rows.superseded(old, memory, now=memory.updated_at) for old in decision.targets]
         older += [marked(old, memory) for old in decision.outdated]
-        vectors = await self._embedder.embed_passages([embedded_text(each) for each in older]) if older else []
+        changed = await embedded(self._embedder, older)
         await hold.confirm()
-        pairs = zip((*older, memory), (*vectors, vector), strict=True)
-        await self._writer.upsert(scope, [EmbeddedMemory(each, its) for each, its in pairs])
+        await self._writer.upsert(scope, [*changed, EmbeddedMemory(memory, vector)])
         self._written(scope)
         return memory
 
     async def _write(self, scope: Scope, memory: Memory, hold: OwnerHold) -> Memory:
-        vectors = await self._embedder.embed_passages([embedded_text(memory)])
+        rows = await embedded(self._embedder, [memory])
         await hold.confirm()
-        await self._writer.upsert(scope, [EmbeddedMemory(memory, vectors[0])])
+        await self._writer.upsert(scope, rows)
         self._written(scope)
         return memory
 

@@ -20,8 +20,7 @@ from semrouter_memory.app.management import new_memory_id
 from semrouter_memory.app.sidecar import App
 from semrouter_memory.config import Config
 from semrouter_memory.errors import ConfigurationError
-from semrouter_memory.stack.http import local_client
-from semrouter_memory.stack.ports import free_port
+from semrouter_memory.stack.loopback import free_port, local_client
 
 
 def settings(tmp_path: Path, model: Path, **memory: Any) -> dict[str, Any]:

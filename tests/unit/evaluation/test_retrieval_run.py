@@ -12,7 +12,6 @@ import pytest
 from semrouter_memory.config import Config, MemoryConfig, OwnerIndexConfig
 from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.evaluation.cases import CaseMessage, case_of
-from semrouter_memory.evaluation.playing import PlayClock, played_adapters, throwaway_adapters
 from semrouter_memory.evaluation.retrieval import Asked, Figures, LabelledQuery, RetrievalCase, Scored
 from semrouter_memory.evaluation.retrieval_run import (
     THRESHOLDS,
@@ -22,7 +21,7 @@ from semrouter_memory.evaluation.retrieval_run import (
     asked_of,
     request_of,
 )
-from semrouter_memory.evaluation.running import models_of
+from semrouter_memory.evaluation.running import PlayClock, models_of, played_adapters, throwaway_adapters
 from semrouter_memory.model import Hit, Message, Reason, RecallResult, Role, Scope, Vector
 from semrouter_memory.ports import Embedder
 from semrouter_memory.store.in_memory import InMemoryStore
