@@ -4,6 +4,7 @@ import secrets
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from datetime import timedelta
 
 from semrouter_memory import __version__
 from semrouter_memory.app.adapters import Adapters
@@ -110,6 +111,7 @@ def _service(
         written=maintenance.changed,
         ttl_days=config.memory.ageing.ttl_days,
         searcher=searcher,
+        session_lifetime=timedelta(hours=config.memory.retain.session_memory_hours),
     )
 
 

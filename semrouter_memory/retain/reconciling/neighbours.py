@@ -77,7 +77,7 @@ class NeighbourReader:
         self._clock = clock
 
     async def read(self, scope: Scope, vectors: Sequence[Vector], tombstones: Tombstones) -> Neighbourhood:
-        """What any process has written until now."""
+        """What any process has written until now, without what holds within a session only."""
         turn = asyncio.Semaphore(_AT_ONCE)
 
         async def found(vector: Vector) -> list[Hit]:
@@ -91,7 +91,7 @@ class NeighbourReader:
                     reach=Reach.EXACT,
                     fresh=True,
                 )
-            return [hit for hit in hits if not tombstones.covers(hit.memory)]
+            return [hit for hit in hits if not hit.memory.within_session and not tombstones.covers(hit.memory)]
 
         return Neighbourhood(scope, tombstones, vectors, await asyncio.gather(*map(found, vectors)))
 
