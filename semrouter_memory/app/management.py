@@ -6,7 +6,6 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from datetime import timedelta
 
-from semrouter_memory import __version__
 from semrouter_memory.app.adapters import Adapters
 from semrouter_memory.app.pipelines import knowledge_service
 from semrouter_memory.config import Config, secret
@@ -15,6 +14,7 @@ from semrouter_memory.errors import ConfigurationError, InputFileError
 from semrouter_memory.knowledge.service import KnowledgeService
 from semrouter_memory.maintenance.schedule import MaintenanceScheduler
 from semrouter_memory.manage.backup import Backup
+from semrouter_memory.manage.explaining import Explainer
 from semrouter_memory.manage.http import Readiness, create_operator_api, create_user_api
 from semrouter_memory.manage.operator_routes import OperatorContext
 from semrouter_memory.manage.server import serve_http
@@ -35,6 +35,7 @@ async def serve_management(
     metrics: Callable[[], tuple[bytes, str]],
     recordings: Recordings,
     searcher: VectorSearch,
+    explainer: Explainer,
     on_exit: AsyncExitStack,
 ) -> None:
     """Open both ports.
@@ -42,7 +43,7 @@ async def serve_management(
     Raises:
         ConfigurationError: a port or the operator's token that cannot be had.
     """
-    service = _service(config, adapters, maintenance, deletion, searcher)
+    service = _service(config, adapters, maintenance, deletion, searcher=searcher, explainer=explainer)
     knowledge = knowledge_service(config.memory.knowledge, adapters)
     users = create_user_api(
         service,
@@ -94,7 +95,9 @@ def _service(
     adapters: Adapters,
     maintenance: MaintenanceScheduler,
     deletion: DeletionService,
+    *,
     searcher: VectorSearch,
+    explainer: Explainer,
 ) -> MemoryService:
     return MemoryService(
         reader=adapters.store,
@@ -112,6 +115,7 @@ def _service(
         ttl_days=config.memory.ageing.ttl_days,
         searcher=searcher,
         session_lifetime=timedelta(hours=config.memory.retain.session_memory_hours),
+        explainer=explainer,
     )
 
 
@@ -125,7 +129,6 @@ async def start_recordings(config: Config) -> Recordings:
     recordings = Recordings(
         own,
         directory=config.memory.directory / "recordings",
-        made_by=f"semrouter-memory {__version__}",
         redact=without_secrets,
         identity_headers=frozenset({identity.user_header, *identity.other_headers, identity.session_header}),
         secret_headers=frozenset({config.server.secret_header}),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from semrouter_memory.app import new_memory_id
+from semrouter_memory.app.management import new_memory_id
 from semrouter_memory.config import ManagementConfig
 from semrouter_memory.errors import (
     ChatModelError,
