@@ -168,9 +168,8 @@ def _explain(
         print_json(told)
         return
     out.print(f"{told['reason']}, {told['tokens']} tokens; threshold {told['threshold']}, limit {told['limit']}")
-    shown_members = ("verdict", "relevance", "similarity", "id")
-    rows = ([*(_cell(each, name) for name in shown_members), _content(each)] for each in told["data"])
-    print_table([*shown_members, "content"], rows)
+    columns = {name: name for name in ("verdict", "relevance", "similarity", "id", "content")}
+    print_objects(columns, ({**each, "content": _content(each)} for each in told["data"]))
 
 
 def _content(candidate: dict[str, Json]) -> str:

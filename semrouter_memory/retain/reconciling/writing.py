@@ -36,7 +36,7 @@ from semrouter_memory.ports import (
     TurnLog,
 )
 from semrouter_memory.retain import statements
-from semrouter_memory.retain.passages import fitted, reads_all
+from semrouter_memory.retain.passages import embedded, fitted, reads_all
 from semrouter_memory.retain.reconciling.llm_adjudicator import LlmAdjudicator
 from semrouter_memory.retain.reconciling.neighbours import Near, NeighbourReader
 from semrouter_memory.retain.reconciling.reconcile import grey
@@ -159,11 +159,11 @@ class ReconcilingWriter:
         self, scope: Scope, allowed: Sequence[_Prepared], tombstones: Tombstones, hold: OwnerHold, written: Written
     ) -> None:
         around = await self._neighbours.read(scope, [each.vector for each in allowed], tombstones)
-        for index, (candidate, vector, opinion) in enumerate(allowed):
+        for index, (candidate, _, opinion) in enumerate(allowed):
             near = await self._neighbours.near(around, index, candidate)
             sourced = replace(candidate, quote=source_of(candidate, near.hits))
             decision = _agreed(await near.decide(sourced), near, opinion)
-            around.add(await self._carry_out(scope, sourced, vector, decision, hold))
+            around.add(await self._carry_out(scope, sourced, decision, hold))
             written.actions[decision.action] += 1
             written.sources.update(candidate.turn_ids)
 
@@ -230,8 +230,9 @@ class ReconcilingWriter:
         vectors = await self._embedder.embed_passages([embedded_text(each) for each in memories])
         async with self._locks.hold(scope) as hold:
             tombstones = await self._turn_log.tombstones(scope)
-            for memory, vector in zip(memories, vectors, strict=True):
-                if await self._reader.get(memory.scope, memory.id) != memory:
+            for each, vector in zip(memories, vectors, strict=True):
+                memory = await self._reader.get(each.scope, each.id)
+                if memory is None or not memory.within_session:
                     continue
                 written = await self._promote(memory, vector, tombstones, hold) if memory.promote else ()
                 if memory.id not in {row.memory.id for row in written}:
@@ -251,7 +252,7 @@ class ReconcilingWriter:
         )
         decision = await (await self._neighbours.near(around, 0, candidate)).decide(candidate)
         row = self._rows.promoted(memory)
-        return await self._carry_out(memory.scope, candidate, vector, decision, hold, row=row)
+        return await self._carry_out(memory.scope, candidate, decision, hold, row=row)
 
     async def _prepared(self, scope: Scope, candidates: Sequence[Candidate]) -> list[_Prepared]:
         deleted = await self._turn_log.tombstones(scope)
@@ -297,14 +298,7 @@ class ReconcilingWriter:
     # -- carrying out --------------------------------------------------------------------------------------------------
 
     async def _carry_out(
-        self,
-        scope: Scope,
-        candidate: Candidate,
-        vector: Vector,
-        decision: Reconciled,
-        hold: OwnerHold,
-        *,
-        row: Memory | None = None,
+        self, scope: Scope, candidate: Candidate, decision: Reconciled, hold: OwnerHold, *, row: Memory | None = None
     ) -> list[EmbeddedMemory]:
         """Returns what was written.
 
@@ -327,8 +321,7 @@ class ReconcilingWriter:
                 if decision.successor:
                     memory = self._rows.superseded(memory, decision.successor, now=now)
             changed = [*changed, memory]
-        others = [embedded_text(each) for each in changed if not _says(each, candidate)]
-        rows = _paired(changed, candidate, vector, await self._embedder.embed_passages(others) if others else ())
+        rows = await embedded(self._embedder, changed)
         if rows:
             await self._upsert(scope, rows, hold)
         return rows
@@ -396,15 +389,3 @@ def _cut(candidate: Candidate, content: str) -> Candidate:
         return replace(candidate, content=content)
     said = {fact.text for fact in statements.facts(content, candidate.context)}
     return replace(candidate, content=content, facts=tuple(fact for fact in candidate.facts if fact.text in said))
-
-
-def _says(memory: Memory, candidate: Candidate) -> bool:
-    return (memory.content, memory.form, memory.context) == (candidate.content, candidate.form, candidate.context)
-
-
-def _paired(
-    memories: Sequence[Memory], candidate: Candidate, vector: Vector, others: Sequence[Vector]
-) -> list[EmbeddedMemory]:
-    """Each memory with its vector; those that say what the candidate says have the candidate's."""
-    rest = iter(others)
-    return [EmbeddedMemory(memory, vector if _says(memory, candidate) else next(rest)) for memory in memories]
