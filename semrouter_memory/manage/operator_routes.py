@@ -22,9 +22,17 @@ from semrouter_memory.manage.access import CONFLICT, NDJSON, NOT_FOUND, TOO_LARG
 from semrouter_memory.manage.backup import Backup, require_all
 from semrouter_memory.manage.exception_handlers import refusal
 from semrouter_memory.manage.importing import Imported
+from semrouter_memory.manage.operator_schemas import (
+    BackupRequest,
+    Dropped,
+    Retried,
+    TotalsJson,
+    TurnJson,
+    TurnList,
+    WholeTurnJson,
+)
 from semrouter_memory.manage.portable import export_line
-from semrouter_memory.manage.schemas import MAX_PAGE, ApiAnswer, BackupRequest
-from semrouter_memory.manage.turn_schemas import Dropped, Retried, TotalsJson, TurnJson, TurnList, WholeTurnJson
+from semrouter_memory.manage.schemas import MAX_PAGE, ApiAnswer
 from semrouter_memory.model import LoggedTurn, Memory, Scope, TurnState
 from semrouter_memory.ports import LogFiles, TurnRecords
 from semrouter_memory.replay.recordings import LiveOptions

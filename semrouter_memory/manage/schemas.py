@@ -69,7 +69,9 @@ UsageById: TypeAlias = Mapping[str, Usage] | None
 """Usage of memories by id, without those never used; None: not known now."""
 
 
-class _Request(BaseModel):
+class ApiRequest(BaseModel):
+    """What a route reads."""
+
     model_config = ConfigDict(extra="forbid")
 
 
@@ -83,7 +85,7 @@ _PARTS = frozenset(each.name for each in fields(Episode))
 _Part = Annotated[str, Field(max_length=1000)]
 
 
-class EpisodeParts(_Request):
+class EpisodeParts(ApiRequest):
     """What was done, part by part; for the type `episodic` alone."""
 
     goal: _Part = Field(
@@ -123,7 +125,10 @@ class StoreRequest(EpisodeParts):
     )
 
     content: Content = ""
-    type: MemoryType = MemoryType.SEMANTIC
+    type: Annotated[
+        MemoryType,
+        Field(description="`semantic`: what is so; `procedural`: how something is done; `episodic`: what happened."),
+    ] = MemoryType.SEMANTIC
     project_id: Project = ""
     importance: Importance = 0.5
     expires_at: Expiry = None
@@ -169,14 +174,14 @@ def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-class SearchRequest(_Request):
+class SearchRequest(ApiRequest):
     """What to look for."""
 
     query: Annotated[
         str, Field(min_length=1, description="What to look for, in words.", examples=["What's my budget for the trip?"])
     ]
     limit: Annotated[
-        int, BeforeValidator(_whole), Field(ge=1, le=MAX_HITS, strict=True, description="At most so many.")
+        int, Field(ge=1, le=MAX_HITS, strict=True, description="At most so many."), BeforeValidator(_whole)
     ] = 10
     types: Annotated[
         list[MemoryType] | None, Field(min_length=1, description="Only these types; without it every type.")
@@ -375,16 +380,3 @@ class ErrorJson(BaseModel):
     """An error, in the shape of OpenAI's APIs."""
 
     error: ErrorDetail
-
-
-# -- the operator's ---------------------------------------------------------------------------------------------------
-
-
-class BackupRequest(_Request):
-    """Where to."""
-
-    directory: str = Field(
-        min_length=1,
-        description="An absolute path on the sidecar's machine that is not there yet.",
-        examples=["/var/backups/semrouter-memory/2026-03-15"],
-    )

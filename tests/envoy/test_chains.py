@@ -373,6 +373,18 @@ async def test_only_administrators_reach_an_organisations_memories(jwt_chain: In
         assert (await http.get("/v1/memory", params=of_acme)).json()["data"] == []
 
 
+async def test_tools_search_the_documents_of_the_verified_organisation(jwt_chain: Installation) -> None:
+    on, at = jwt_chain, {"org": "acme", "source": "travel.md"}
+    async with operator(on) as http:
+        (await http.post("/v1/knowledge", params=at, content=f"# Travel\n\n{_POLICY}.")).raise_for_status()
+    call = {"name": "search_knowledge", "arguments": {"query": _ASKS}}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+    for key, finds in ((token("dora", org="acme"), True), (token("erin", org="acme2"), False), (token("acme"), False)):
+        async with on.http(key, headers={"x-memory-org": "acme"}) as http:
+            answer = (await http.post("/v1/memory/mcp", json=message)).raise_for_status()
+        assert ("Petrov" in answer.text) is finds
+
+
 @pytest.mark.parametrize("name", ["x-memory-org", "X-Memory-Org", "x_memory_org"])
 async def test_a_client_cannot_name_its_organisation(jwt_chain: Installation, name: str) -> None:
     async with operator(jwt_chain) as http:

@@ -1,4 +1,4 @@
-"""The JSON of turns, which operators list, retry and drop."""
+"""The JSON of the operator's routes."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AliasPath, BeforeValidator, Field
 
-from semrouter_memory.manage.schemas import ApiAnswer
+from semrouter_memory.manage.schemas import ApiAnswer, ApiRequest
 from semrouter_memory.model import LoggedTurn, TurnState
 
 
@@ -78,3 +78,13 @@ class TotalsJson(ApiAnswer):
     dead_lettered: int
     deleted: int
     waiting: int
+
+
+class BackupRequest(ApiRequest):
+    """Where to."""
+
+    directory: str = Field(
+        min_length=1,
+        description="An absolute path on the sidecar's machine that is not there yet.",
+        examples=["/var/backups/semrouter-memory/2026-03-15"],
+    )
