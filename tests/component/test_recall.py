@@ -8,7 +8,7 @@ import pytest
 from semrouter_memory.config import EmbeddingConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.evaluation.retrieval_run import CachingEmbedder
-from semrouter_memory.model import FORM, Message, Reach, Reason, Role, Scope, Tombstone
+from semrouter_memory.model import FORM, WITHIN, Message, Reach, Reason, Role, Scope, Tombstone
 from semrouter_memory.ports import Embedder
 from tests.recalling import ALICE, NOW, Recalling, recalling
 
@@ -121,6 +121,17 @@ async def test_the_designs_own_example_is_found(empty: Recalling, others: tuple[
     assert len(others) in (0, 39)
 
     assert (await empty.given("What's my budget for the trip?"))[0] == HAWAII
+
+
+async def test_what_holds_within_a_session_is_recalled_in_it_alone(known: Recalling) -> None:
+    within = {FORM: "statement", WITHIN: {"session": "s1", "promote": True}}
+    await known.remember("The draft of the report is in folder Osprey", metadata=within)
+    asks = "Where is the draft of the report?"
+    assert "folder Osprey" in (await known.ask(asks, session="s1")).text
+    for other in ("", "s2", "S1", "s1 ", "s1\x00", "ѕ1"):
+        assert "Osprey" not in (await known.ask(asks, session=other)).text
+    assert "Osprey" not in (await known.ask(asks, session="s1", scope=BOB)).text
+    assert BUDGET in await known.given("What's my budget for the trip?", session="s1")
 
 
 async def test_a_vague_question_is_understood_from_the_conversation(known: Recalling) -> None:
