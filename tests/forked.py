@@ -37,7 +37,7 @@ def _load() -> None:
     gc.disable()
     import_module("numpy")
     threads = _threads()  # numpy's own, which it ends before a fork
-    for name in ("semrouter_memory.app", "semrouter_memory.cli.serve"):
+    for name in ("semrouter_memory.app.sidecar", "semrouter_memory.cli.service"):
         import_module(name)
     gc.freeze()
     gc.enable()

@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 
-from semrouter_memory import __version__
 from semrouter_memory.app.adapters import Adapters
 from semrouter_memory.app.pipelines import knowledge_service
 from semrouter_memory.config import Config, secret
@@ -14,6 +13,7 @@ from semrouter_memory.errors import ConfigurationError, InputFileError
 from semrouter_memory.knowledge.service import KnowledgeService
 from semrouter_memory.maintenance.schedule import MaintenanceScheduler
 from semrouter_memory.manage.backup import Backup
+from semrouter_memory.manage.explaining import Explainer
 from semrouter_memory.manage.http import Readiness, create_operator_api, create_user_api
 from semrouter_memory.manage.operator_routes import OperatorContext
 from semrouter_memory.manage.server import serve_http
@@ -34,6 +34,7 @@ async def serve_management(
     metrics: Callable[[], tuple[bytes, str]],
     recordings: Recordings,
     searcher: VectorSearch,
+    explainer: Explainer,
     on_exit: AsyncExitStack,
 ) -> None:
     """Open both ports.
@@ -41,7 +42,7 @@ async def serve_management(
     Raises:
         ConfigurationError: a port or the operator's token that cannot be had.
     """
-    service = _service(config, adapters, maintenance, deletion, searcher)
+    service = _service(config, adapters, maintenance, deletion, searcher=searcher, explainer=explainer)
     knowledge = knowledge_service(config.memory.knowledge, adapters)
     users = create_user_api(
         service,
@@ -93,7 +94,9 @@ def _service(
     adapters: Adapters,
     maintenance: MaintenanceScheduler,
     deletion: DeletionService,
+    *,
     searcher: VectorSearch,
+    explainer: Explainer,
 ) -> MemoryService:
     return MemoryService(
         reader=adapters.store,
@@ -110,6 +113,7 @@ def _service(
         written=maintenance.changed,
         ttl_days=config.memory.ageing.ttl_days,
         searcher=searcher,
+        explainer=explainer,
     )
 
 
@@ -123,7 +127,6 @@ async def start_recordings(config: Config) -> Recordings:
     recordings = Recordings(
         own,
         directory=config.memory.directory / "recordings",
-        made_by=f"semrouter-memory {__version__}",
         redact=without_secrets,
         identity_headers=frozenset({identity.user_header, *identity.other_headers, identity.session_header}),
         secret_headers=frozenset({config.server.secret_header}),

@@ -8,17 +8,14 @@ import asyncio
 import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from importlib.util import find_spec
 from itertools import combinations
 from pathlib import Path
 
 from semrouter_memory.config import Config, secret_readers
-from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.errors import ConfigurationError
-from semrouter_memory.store.lite import NOT_INSTALLED
-from semrouter_memory.store.location import LiteFile, locate
+from semrouter_memory.sockets import require_local_or_secret
+from semrouter_memory.store.location import LITE_MISSING, LiteFile, has_lite, locate
 from semrouter_memory.telemetry.tracing import start_tracing
-from semrouter_memory.transport.server import require_local_or_secret
 
 _UNIX = "unix:"
 
@@ -39,6 +36,8 @@ def check_file(config: Config) -> None:
 
 def check_parts(config: Config) -> None:
     """Same, of the parts that a start loads anyway: the embedding model and tracing; takes a second."""
+    from semrouter_memory.embedding.onnx import OnnxEmbedder  # noqa: PLC0415 - takes a second to load
+
     memory, tracing = config.memory, config.telemetry.tracing
     _raise(
         _found(
@@ -142,8 +141,8 @@ def _require_no_file(setting: str, path: Path) -> None:
 
 
 def _require_lite() -> None:
-    if find_spec("milvus_lite") is None:
-        raise ConfigurationError(NOT_INSTALLED)
+    if not has_lite():
+        raise ConfigurationError(LITE_MISSING)
 
 
 def _found(questions: "Iterator[Question] | list[Question]") -> list[str]:

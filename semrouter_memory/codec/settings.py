@@ -8,6 +8,7 @@ is as good as absent. Only names from the tables here leave this module, never w
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Flag, auto
+from functools import partial
 from typing import Any, TypeVar
 
 from semrouter_memory.model import Json, MemoryType, OwnerKind, Position
@@ -72,16 +73,13 @@ def _limit(value: Json) -> int:
     return int(value)
 
 
-def _threshold(value: Json) -> float:
-    if type(value) not in (int, float) or not -1.0 <= value <= 1.0:
+def _at_most_one(value: Json, *, least: float) -> float:
+    if type(value) not in (int, float) or not least <= value <= 1.0:
         raise ValueError
     return float(value)
 
 
-def _share(value: Json) -> float:
-    if type(value) not in (int, float) or not 0.0 <= value <= 1.0:
-        raise ValueError
-    return float(value)
+_threshold, _share = partial(_at_most_one, least=-1.0), partial(_at_most_one, least=0.0)
 
 
 def _switch(text: str) -> bool:

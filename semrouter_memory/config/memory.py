@@ -37,7 +37,7 @@ class EmbeddingConfig(Section):
     max_tokens: int = Field(
         256,
         ge=8,
-        description="tokens that the model reads of a text, special ones included; longer memories are refused, longer queries are cut",
+        description="tokens that the model reads of a text, special ones included; longer memories are searched by their passages, longer queries are cut",
     )
     threads: int = Field(1, ge=1, description="inference threads; 1 is the fastest for short queries")
 

@@ -11,9 +11,9 @@ single: both in one stream.
 
 from datetime import datetime
 
+from semrouter_memory.codec import codec_for
 from semrouter_memory.codec.base import Codec, Outline, ParsedRequest
 from semrouter_memory.codec.edit import names_our_fields
-from semrouter_memory.codec.registry import codec_for
 from semrouter_memory.errors import BodyError
 from semrouter_memory.exchange.answer import AnswerPipeline, open_answer, unknown_coding
 from semrouter_memory.exchange.events import (

@@ -27,12 +27,13 @@ from semrouter_memory.knowledge.documents import (
     passage_rows,
 )
 from semrouter_memory.knowledge.reading import ReadDocument, kind_of, read
-from semrouter_memory.knowledge.splitting import split
+from semrouter_memory.language.splitting import split
 from semrouter_memory.language.third_person import embedded_text
 from semrouter_memory.model import EmbeddedMemory, Hit, Memory, Reach, Scope
 from semrouter_memory.ports import Clock, DeletionLog, Embedder, MemoryReader, MemoryWriter, OwnerHold, OwnerLocks
 from semrouter_memory.recall.documents import DocumentSearch
 from semrouter_memory.recall.query import Query
+from semrouter_memory.recall.query_vectors import QueryVectors
 
 _EMBEDDED_AT_ONCE = 16
 """Passages in one call of the embedder, which memories of other requests wait for."""
@@ -115,7 +116,7 @@ class KnowledgeService:
         self._reader, self._writer, self._embedder = reader, writer, embedder
         self._deletion, self._deletions, self._locks, self._clock = deletion, deletions, locks, clock
         self._config = config
-        self._search = DocumentSearch(reader=reader, embedder=embedder, clock=clock, config=config)
+        self._search = DocumentSearch(reader=reader, vectors=QueryVectors(embedder), clock=clock, config=config)
 
     async def add(self, owner: Scope, upload: Upload) -> tuple[Document, AddOutcome]:
         """Store a document, or its new version in place of the old one; one that is stored already is not read.

@@ -88,9 +88,13 @@ def owner_in_header(identity: IdentityConfig) -> Callable[[Request], Scope]:
     return owner_of
 
 
+def fields_of(request: Request) -> list[tuple[str, str]]:
+    """The headers as the filter reads them."""
+    return [(name.decode("latin-1"), value.decode("utf-8", "surrogateescape")) for name, value in request.headers.raw]
+
+
 def _headers(request: Request) -> Headers:
-    raw = request.headers.raw
-    return Headers([(name.decode("latin-1"), value.decode("utf-8", "surrogateescape")) for name, value in raw])
+    return Headers(fields_of(request))
 
 
 def named_owner(owner: str, identity: IdentityConfig) -> Scope:

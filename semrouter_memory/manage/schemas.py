@@ -8,16 +8,21 @@ from dataclasses import asdict, fields, replace
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import (
-    AliasPath,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-)
+from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field
 
 from semrouter_memory.manage.times import Since, Until, UtcTime
-from semrouter_memory.model import Episode, Form, Hit, Json, LoggedTurn, Memory, MemoryType, TurnState, Usage
+from semrouter_memory.model import (
+    PASSAGE_COUNT,
+    Episode,
+    Form,
+    Hit,
+    Json,
+    LoggedTurn,
+    Memory,
+    MemoryType,
+    TurnState,
+    Usage,
+)
 
 MAX_PAGE = 200
 MAX_HITS = 100
@@ -259,6 +264,8 @@ class MemoryJson(ApiAnswer):
     def of(cls, memory: Memory, usage: UsageById = None) -> Self:
         """Args: usage: None: not known now."""
         shown = cls.model_validate(memory)
+        # How it is stored, not what was said.
+        shown.metadata.pop(PASSAGE_COUNT, None)
         if usage is not None:
             used = usage.get(memory.id)
             shown.access_count = used.access_count if used else 0

@@ -68,7 +68,7 @@ def line(hit: Hit, style: Style) -> str:
     memory = hit.memory
     if memory.form == "passage":
         return _passage(memory, style)
-    content = _dated(memory.content, memory.observed_at)
+    content = _cut(memory, _dated(memory.content, memory.observed_at))
     if style == "markdown":
         if memory.form == "quote":
             return f"- {_whose(memory)}{_attribution(memory)}{_quoted(content)}"
@@ -79,6 +79,13 @@ def line(hit: Hit, style: Style) -> str:
     about = f" about={_attribute(memory.context)}" if memory.context else ""
     owner = "" if memory.scope.kind is OwnerKind.USER else f" owner={_attribute(_name(memory.scope))}"
     return f"<memory id={_attribute(memory.id)} category={_attribute(memory.type)}{owner}{said}{about}>{text}</memory>"
+
+
+def _cut(memory: Memory, content: str) -> str:
+    """With an ellipsis where a passage leaves out what its memory says."""
+    if not memory.passage:
+        return content
+    return f"{'' if memory.passage == 1 else '… '}{content}{'' if memory.passage == memory.passage_count else ' …'}"
 
 
 def _of_other(memory: Memory, content: str) -> str:

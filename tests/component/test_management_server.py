@@ -13,7 +13,7 @@ from fastapi import FastAPI
 
 from semrouter_memory.errors import ConfigurationError
 from semrouter_memory.manage.server import serve_http
-from semrouter_memory.stack.http import local_client
+from semrouter_memory.stack.loopback import local_client
 
 
 def greeting(delay: float = 0) -> FastAPI:

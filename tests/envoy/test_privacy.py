@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from semrouter_memory.stack.http import local_client
-from semrouter_memory.stack.ports import LOOPBACK, free_port
+from semrouter_memory.stack.loopback import LOOPBACK, free_port, local_client
 
 from .client import APIS, CHAT, behaving, streaming, told
 from .conftest import Installation, eventually, installed

@@ -91,7 +91,8 @@ class NeighbourReader:
                     reach=Reach.EXACT,
                     fresh=True,
                 )
-            return [hit for hit in hits if not tombstones.covers(hit.memory)]
+            # A long memory says too much to be compared with one statement.
+            return [hit for hit in hits if not hit.memory.passage and not tombstones.covers(hit.memory)]
 
         return Neighbourhood(scope, tombstones, vectors, await asyncio.gather(*map(found, vectors)))
 

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from semrouter_memory.app import App
+from semrouter_memory.app.sidecar import App
 from semrouter_memory.cli import app
 from semrouter_memory.config import load
 from semrouter_memory.errors import ConfigurationError
