@@ -168,8 +168,8 @@ def _explain(
         print_json(told)
         return
     out.print(f"{told['reason']}, {told['tokens']} tokens; threshold {told['threshold']}, limit {told['limit']}")
-    columns = ("verdict", "relevance", "similarity", "id", "content")
-    print_objects({name: name for name in columns}, ({**each, "content": _content(each)} for each in told["data"]))
+    columns = {name: name for name in ("verdict", "relevance", "similarity", "id", "content")}
+    print_objects(columns, ({**each, "content": _content(each)} for each in told["data"]))
 
 
 def _content(candidate: dict[str, Json]) -> str:

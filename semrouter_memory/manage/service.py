@@ -63,6 +63,7 @@ from semrouter_memory.recall.strategy import MemorySource
 from semrouter_memory.recall.vector_search import HybridSearch, VectorSearch
 from semrouter_memory.retain.episodes import rendered
 from semrouter_memory.retain.long_memories import whole
+from semrouter_memory.retain.passages import embedded
 from semrouter_memory.retain.reconciling.rows import RowFactory
 from semrouter_memory.retain.superseding import marked, stored
 
@@ -358,17 +359,16 @@ class MemoryService:
         memory = rows.replacing(memory, decision.targets)
         older = [rows.superseded(old, memory, now=memory.updated_at) for old in decision.targets]
         older += [marked(old, memory) for old in decision.outdated]
-        vectors = await self._embedder.embed_passages([embedded_text(each) for each in older]) if older else []
+        changed = await embedded(self._embedder, older)
         await hold.confirm()
-        pairs = zip((*older, memory), (*vectors, vector), strict=True)
-        await self._writer.upsert(scope, [EmbeddedMemory(each, its) for each, its in pairs])
+        await self._writer.upsert(scope, [*changed, EmbeddedMemory(memory, vector)])
         self._written(scope)
         return memory
 
     async def _write(self, scope: Scope, memory: Memory, hold: OwnerHold) -> Memory:
-        vectors = await self._embedder.embed_passages([embedded_text(memory)])
+        rows = await embedded(self._embedder, [memory])
         await hold.confirm()
-        await self._writer.upsert(scope, [EmbeddedMemory(memory, vectors[0])])
+        await self._writer.upsert(scope, rows)
         self._written(scope)
         return memory
 
