@@ -271,7 +271,7 @@ class CompressionConfig(Section):
 
 
 class KnowledgeConfig(Section):
-    """Documents of organisations. Searched only for requests that carry an organisation."""
+    """Documents of organisations and users. An organisation's are searched for requests that carry it, a user's for their own."""
 
     passage_tokens: int = Field(
         256, ge=32, description="tokens of a passage with its headings; no more than the embedding model reads"
@@ -281,6 +281,9 @@ class KnowledgeConfig(Section):
     )
     max_passages: int = Field(
         3_000, ge=1, le=3_000, description="bound on the passages of a document; a larger one is refused"
+    )
+    user_documents: bool = Field(
+        default=False, description="on: users add documents of their own, which their requests search"
     )
     limit: int = Field(3, ge=0, description="bound on the passages in a request; 0: documents are not searched")
     token_budget: int = Field(

@@ -8,13 +8,7 @@ from dataclasses import fields, replace
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import (
-    AliasPath,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-)
+from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field
 
 from semrouter_memory.manage.times import Since, Until, UtcTime
 from semrouter_memory.model import (

@@ -170,6 +170,26 @@ async def test_a_text_to_write_gets_the_name_and_how_to_answer_at_most(known: Re
     assert set(await known.given(query)) <= {SHORT, "User's name is Alice"}
 
 
+PEOPLE = (
+    "my cousin Ottilie runs the bakery on Mill Lane",
+    "Grigore from accounts sends my invoices back every time",
+    "User's physiotherapist is Menna Vaughan",
+)
+
+
+@pytest.mark.parametrize("query", ["Who is Ottilie?", "who's Grigore", "Who is Menna Vaughan?"])
+async def test_who_somebody_is_whom_memories_name_is_not_general_knowledge(empty: Recalling, query: str) -> None:
+    await empty.remember(*PEOPLE)
+    name = query.removesuffix("?").split()[-1]
+    assert name in (await empty.ask(query)).text
+
+
+@pytest.mark.parametrize("query", ["Who is Margaret Atwood?", "Who was Ottilie von Goethe?", "who's the king of Norway"])
+async def test_who_somebody_else_is_gets_nothing_personal(empty: Recalling, query: str) -> None:
+    await empty.remember(*PEOPLE)
+    assert not (await empty.ask(query)).text
+
+
 async def test_another_user_gets_nothing(known: Recalling) -> None:
     assert (await known.ask("What's my budget for the trip?", scope=BOB)).reason is Reason.NO_MEMORIES
 
