@@ -20,8 +20,8 @@ from typing import Any
 MESSAGE_BYTES = 1 << 20
 _LONGEST_FILE_NUMBER = 4096
 _OF_SERVE = (
-    "semrouter_memory.app",
-    "semrouter_memory.cli.serve",
+    "semrouter_memory.app.sidecar",
+    "semrouter_memory.cli.service",
     # What a sidecar loads when it starts its store and its servers:
     "milvus_lite.server_manager",
     "openai.resources.chat.completions",

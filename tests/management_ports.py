@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 from fastapi import FastAPI
@@ -84,7 +85,7 @@ class Ports:
 
 def descriptions() -> dict[str, dict[str, Any]]:
     """What each port says of itself; nothing stands behind these."""
-    nothing = cast(Any, object())
+    nothing = cast(Any, SimpleNamespace(knowledge=None))
     return {name: app.openapi() for name, app in zip(("user", "operator"), _apps(nothing, nothing), strict=True)}
 
 
@@ -160,4 +161,4 @@ def _apps(service: MemoryService, context: OperatorContext) -> tuple[FastAPI, Fa
         metrics=Metrics().exposition,
         context=context,
     )
-    return create_user_api(service, identity=identity, config=_CONFIG), operator
+    return create_user_api(service, identity=identity, config=_CONFIG, knowledge=context.knowledge), operator

@@ -29,6 +29,7 @@ from semrouter_memory.ports import (
 )
 from semrouter_memory.recall.categories import categories_of
 from semrouter_memory.recall.deadline import OWNER_VERSION
+from semrouter_memory.retain.long_memories import SplittingWriter
 from semrouter_memory.state.in_process import InProcessOwnerLocks, InProcessOwnerVersions
 from semrouter_memory.state.sqlite import SqliteStateStore
 from semrouter_memory.store.collection_admin import CollectionAdmin
@@ -129,7 +130,7 @@ async def connect(
         store=store,
         collections=store.collections,
         documents=store.secondary("knowledge"),
-        writer=announcing_writer(store, indexes),
+        writer=memory_writer(store, indexes, embedder),
         owner_indexes=indexes if memory.owner_index.enabled else None,
         turn_log=sessions.turn_log,
         state=sessions.state,
@@ -229,5 +230,6 @@ def owner_indexes_of(
     return IndexCache(store, versions, config=memory.owner_index, clock=clock, on_error=on_error, label=categories_of)
 
 
-def announcing_writer(store: MemoryWriter, indexes: IndexCache) -> AnnouncingWriter:
-    return AnnouncingWriter(store, indexes, label=categories_of)
+def memory_writer(store: MemoryWriter, indexes: IndexCache, embedder: Embedder) -> MemoryWriter:
+    """Splits long memories, and announces writes to the indexes."""
+    return SplittingWriter(AnnouncingWriter(store, indexes, label=categories_of), embedder)

@@ -19,6 +19,7 @@ from semrouter_memory.ports import ChatModel, MemoryReader, MemoryWriter, UsageN
 from semrouter_memory.recall.conversation import StoredHistory
 from semrouter_memory.recall.documents import DocumentSearch
 from semrouter_memory.recall.keywords import KeywordExtractor, KeywordSearch
+from semrouter_memory.recall.query_vectors import QueryVectors
 from semrouter_memory.recall.recaller import Recaller
 from semrouter_memory.recall.rewrite import QueryRewriter, RewritingSearch
 from semrouter_memory.recall.strategy import MemorySource, Strategy
@@ -184,7 +185,7 @@ def request_phase(
         config=recall,
         usage=usage,
         plain=_strategy(recall.model_copy(update={"keyword_extraction": "local"}), adapters, None, search),
-        documents=_document_search(config.knowledge, adapters),
+        documents=_document_search(config.knowledge, adapters, search.vectors),
     )
     return RequestPhase(
         recaller=recaller,
@@ -195,10 +196,10 @@ def request_phase(
     )
 
 
-def _document_search(config: KnowledgeConfig, adapters: Adapters) -> DocumentSearch | None:
+def _document_search(config: KnowledgeConfig, adapters: Adapters, vectors: QueryVectors) -> DocumentSearch | None:
     if adapters.documents is None or not config.limit:
         return None
-    return DocumentSearch(reader=adapters.documents, embedder=adapters.embedder, clock=adapters.clock, config=config)
+    return DocumentSearch(reader=adapters.documents, vectors=vectors, clock=adapters.clock, config=config)
 
 
 def _strategy(config: RecallConfig, adapters: Adapters, rewriting: ChatModel | None, search: VectorSearch) -> Strategy:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from semrouter_memory.config.section import HeaderName, HostAndPort, Percent, Section
-from semrouter_memory.model import MemoryType, Position
+from semrouter_memory.model import MemoryType, OwnerKind, Position
 
 
 class MilvusConfig(Section):
@@ -37,7 +37,7 @@ class EmbeddingConfig(Section):
     max_tokens: int = Field(
         256,
         ge=8,
-        description="tokens that the model reads of a text, special ones included; longer memories are refused, longer queries are cut",
+        description="tokens that the model reads of a text, special ones included; longer memories are searched by their passages, longer queries are cut",
     )
     threads: int = Field(1, ge=1, description="inference threads; 1 is the fastest for short queries")
 
@@ -143,6 +143,11 @@ class RecallConfig(Section):
     )
     max_query_chars: int = Field(4000, ge=16, description="longer queries are cut before they are embedded")
 
+    @property
+    def shares(self) -> dict[OwnerKind, ShareConfig]:
+        """Of each kind of owners besides users."""
+        return {OwnerKind.ORGANISATION: self.organisation, OwnerKind.AGENT: self.agent}
+
 
 class OwnerIndexConfig(Section):
     """In-memory indexes of the memories of recently active users."""
@@ -182,6 +187,10 @@ class RetainConfig(Section):
     retry_max_seconds: float = Field(900, gt=0, description="upper bound on the back-off")
     max_turn_chars: int = Field(64_000, ge=256, description="bound on a message in the turn log; longer ones are cut")
     episodes: bool = Field(default=True, description="write one episodic memory at the end of a session")
+    agent_lessons: bool = Field(
+        default=False,
+        description="on: at the end of a session, store what an agent learned in its run for the agent that the request names, for all of its users; nothing that users say, and nothing about a person",
+    )
     drift_similarity: Percent = Field(
         0.2,
         description="similarity to the turns before, below which the topic has changed and the memory_extraction model is asked",

@@ -35,10 +35,8 @@ from semrouter_memory.errors import (
     StoreUnavailableError,
     UnavailableError,
 )
-from semrouter_memory.language.third_person import embedded_text
 from semrouter_memory.model import (
     SESSION_SOURCE,
-    EmbeddedMemory,
     EvictionCandidate,
     EvictionReason,
     Memory,
@@ -60,6 +58,7 @@ from semrouter_memory.ports import (
     TurnLog,
     TurnRecords,
 )
+from semrouter_memory.retain.passages import embedded
 
 PURGE_BATCH = 50
 """Memories purged under one hold of the lock: some hundred milliseconds on a server."""
@@ -253,9 +252,8 @@ class DeletionService:
         """Make the other originals of deleted summaries active again."""
         memories = split.restored(now=self._clock.now())
         if memories:
-            vectors = await self._embedder.embed_passages([embedded_text(memory) for memory in memories])
+            rows = await embedded(self._embedder, memories)
             await hold.confirm()
-            rows = [EmbeddedMemory(memory, vector) for memory, vector in zip(memories, vectors, strict=True)]
             await self._writer.upsert(scope, rows)
 
     async def _purge_state(self, scope: Scope, projects: Collection[str]) -> None:

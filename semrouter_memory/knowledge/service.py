@@ -1,4 +1,4 @@
-"""What an operator may do with the documents of an organisation: add, list, show and remove.
+"""The documents of an organisation: an operator adds, lists, shows and removes them, and its members search them.
 
 Strategy: reading and embedding take long and are done first, without the owner's lock; writing is done under it, in an order that
 leaves a document as it was or incomplete, and listed as such. Adding it again completes it. A removal commits its tombstone first,
@@ -27,10 +27,13 @@ from semrouter_memory.knowledge.documents import (
     passage_rows,
 )
 from semrouter_memory.knowledge.reading import ReadDocument, kind_of, read
-from semrouter_memory.knowledge.splitting import split
-from semrouter_memory.language.third_person import embedded_text
-from semrouter_memory.model import EmbeddedMemory, Memory, Reach, Scope
+from semrouter_memory.language.splitting import split
+from semrouter_memory.model import EmbeddedMemory, Hit, Memory, Reach, Scope
 from semrouter_memory.ports import Clock, DeletionLog, Embedder, MemoryReader, MemoryWriter, OwnerHold, OwnerLocks
+from semrouter_memory.recall.documents import DocumentSearch
+from semrouter_memory.recall.query import Query
+from semrouter_memory.recall.query_vectors import QueryVectors
+from semrouter_memory.retain.passages import embedded
 
 _EMBEDDED_AT_ONCE = 16
 """Passages in one call of the embedder, which memories of other requests wait for."""
@@ -113,6 +116,7 @@ class KnowledgeService:
         self._reader, self._writer, self._embedder = reader, writer, embedder
         self._deletion, self._deletions, self._locks, self._clock = deletion, deletions, locks, clock
         self._config = config
+        self._search = DocumentSearch(reader=reader, vectors=QueryVectors(embedder), clock=clock, config=config)
 
     async def add(self, owner: Scope, upload: Upload) -> tuple[Document, AddOutcome]:
         """Store a document, or its new version in place of the old one; one that is stored already is not read.
@@ -150,6 +154,13 @@ class KnowledgeService:
 
         await locked_change(self._locks, owner, write)
         return complete, AddOutcome.ADDED if known is None else AddOutcome.REFRESHED
+
+    async def search(self, owner: Scope, text: str, *, limit: int) -> list[Hit]:
+        """The passages most relevant to a text, best first, those of documents just added among them."""
+        query = Query(text=text, now=self._clock.now(), max_chars=len(text))
+        found = await self._search.search(query, owner, fresh=True)
+        deleted = await self._deletions.tombstones(owner)
+        return [hit for hit in found if not deleted.covers(hit.memory)][:limit]
 
     async def page(self, owner: Scope, *, limit: int, cursor: str = "") -> DocumentPage:
         """Raises: InvalidRequestError: the cursor is not one of ours."""
@@ -203,9 +214,7 @@ class KnowledgeService:
     async def _embedded(self, rows: Sequence[Memory]) -> list[EmbeddedMemory]:
         found: list[EmbeddedMemory] = []
         for start in range(0, len(rows), _EMBEDDED_AT_ONCE):
-            part = rows[start : start + _EMBEDDED_AT_ONCE]
-            vectors = await self._embedder.embed_passages([embedded_text(row) for row in part])
-            found += map(EmbeddedMemory, part, vectors)
+            found += await embedded(self._embedder, rows[start : start + _EMBEDDED_AT_ONCE])
         return found
 
     async def _description(self, row: Memory, passages: Sequence[EmbeddedMemory]) -> EmbeddedMemory:

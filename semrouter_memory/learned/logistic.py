@@ -6,7 +6,7 @@ Strategy: the weights are data, one JSON file a model next to this module, writt
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import Self
@@ -31,6 +31,11 @@ def components(vector: Vector) -> Features:
 
 def log_odds(probability: float) -> float:
     return math.log(probability / (1 - probability))
+
+
+def probabilities(log_odds: Sequence[float] | NDArray[np.float32]) -> NDArray[np.float32]:
+    """The probability of each of these log-odds."""
+    return np.asarray(1 / (1 + np.exp(-np.asarray(log_odds, dtype=np.float32))), dtype=np.float32)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,9 @@ serialised with background changes (`OwnerLocks`). A deletion commits its tombst
 committed no read shows the memory, even while the store lags behind.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
-from itertools import islice
 from types import MappingProxyType
 from typing import Any
 
@@ -30,6 +28,7 @@ from semrouter_memory.manage.admission import (
     require_query,
 )
 from semrouter_memory.manage.editing import edited_episode, with_content
+from semrouter_memory.manage.explaining import Explainer
 from semrouter_memory.manage.importing import Importer, Written
 from semrouter_memory.manage.portable import ImportLine
 from semrouter_memory.manage.schemas import StoreRequest, UpdateRequest
@@ -63,6 +62,8 @@ from semrouter_memory.ports import (
 from semrouter_memory.recall.strategy import MemorySource
 from semrouter_memory.recall.vector_search import HybridSearch, VectorSearch
 from semrouter_memory.retain.episodes import rendered
+from semrouter_memory.retain.long_memories import whole
+from semrouter_memory.retain.passages import embedded
 from semrouter_memory.retain.reconciling.rows import RowFactory
 from semrouter_memory.retain.superseding import marked, stored
 
@@ -89,6 +90,7 @@ class MemoryService:
 
     Args:
         redact: finds secrets; content that it would change is refused.
+        explainer: says what recall would do.
         state: counts how often memories were used.
         written: called with the scope of an owner whose memories changed.
         ttl_days: lifetime of memories, by type, for which a caller names no expiry; types left out do not expire.
@@ -110,6 +112,7 @@ class MemoryService:
         redact: Redact,
         config: ManagementConfig,
         deletion: DeletionService,
+        explainer: Explainer,
         state: StateStore,
         written: Written = _ignore,
         ttl_days: Mapping[MemoryType, float] = MappingProxyType({}),
@@ -123,6 +126,7 @@ class MemoryService:
         )
         self._lifetimes = {kind: timedelta(days=days) for kind, days in ttl_days.items()}
         self._deletion = deletion
+        self.explainer = explainer
         self.importer = Importer(
             reader=reader,
             writer=writer,
@@ -228,10 +232,10 @@ class MemoryService:
         require_query(query, max_chars=self._config.max_content_chars)
         hits = await self._searcher.search_fresh(scope, query, limit=limit, types=types, reach=reach, observed=observed)
         deleted = await self._turn_log.tombstones(scope)
-        found = (
+        found = [
             hit for hit in hits if not deleted.covers(hit.memory) and (threshold is None or hit.relevance >= threshold)
-        )
-        return list(islice(found, limit))
+        ]
+        return (await whole(self._reader, scope, found))[:limit]
 
     async def usage(self, scope: Scope, memories: Iterable[Memory]) -> Mapping[str, Usage] | None:
         """How often these memories were put into requests, by id; unused ones are left out. None: unknown at present."""
@@ -246,7 +250,7 @@ class MemoryService:
         Raises:
             InvalidRequestError: it may not be stored; the message says why.
         """
-        content = await self._admissible(new.content or rendered(new.episode))
+        content = self._admissible(new.content or rendered(new.episode))
         self._check_metadata(new.metadata)
         self._check_episode(new.episode, new.type)
         self._check_expiry(new.expires_at)
@@ -282,7 +286,7 @@ class MemoryService:
         self._check_metadata(changes.get("metadata", {}))
         self._check_expiry(changes.get("expires_at"))
         if "content" in changes:
-            changes["content"] = await self._admissible(edit.content)
+            changes["content"] = self._admissible(edit.content)
 
         async def update(hold: OwnerHold) -> Memory:
             memory = await self.get(scope, memory_id)
@@ -338,6 +342,7 @@ class MemoryService:
         hits = await self._reader.search(
             scope, vector, limit=_NEIGHBOURS, now=self._clock.now(), types=None, reach=Reach.EXACT, fresh=True
         )
+        hits = await whole(self._reader, scope, hits)
         deleted = await self._turn_log.tombstones(scope)
         decision = stored([hit for hit in hits if not deleted.covers(hit.memory)], memory)
         if decision.action is ReconcileAction.SKIP:
@@ -354,17 +359,16 @@ class MemoryService:
         memory = rows.replacing(memory, decision.targets)
         older = [rows.superseded(old, memory, now=memory.updated_at) for old in decision.targets]
         older += [marked(old, memory) for old in decision.outdated]
-        vectors = await self._embedder.embed_passages([embedded_text(each) for each in older]) if older else []
+        changed = await embedded(self._embedder, older)
         await hold.confirm()
-        pairs = zip((*older, memory), (*vectors, vector), strict=True)
-        await self._writer.upsert(scope, [EmbeddedMemory(each, its) for each, its in pairs])
+        await self._writer.upsert(scope, [*changed, EmbeddedMemory(memory, vector)])
         self._written(scope)
         return memory
 
     async def _write(self, scope: Scope, memory: Memory, hold: OwnerHold) -> Memory:
-        vectors = await self._embedder.embed_passages([embedded_text(memory)])
+        rows = await embedded(self._embedder, [memory])
         await hold.confirm()
-        await self._writer.upsert(scope, [EmbeddedMemory(memory, vectors[0])])
+        await self._writer.upsert(scope, rows)
         self._written(scope)
         return memory
 
@@ -374,7 +378,7 @@ class MemoryService:
         episode, content = edited_episode(memory, changes, edit), changes.pop("content", memory.content)
         self._check_episode(episode, changes.get("type", memory.type))
         if content == rendered(memory.episode) and episode not in (memory.episode, Episode()):
-            content = await self._admissible(rendered(episode))
+            content = self._admissible(rendered(episode))
         memory = with_content(memory, content, episode)
         if "project_id" in changes:
             changes["scope"] = replace(memory.scope, project_id=changes.pop("project_id"))
@@ -387,17 +391,8 @@ class MemoryService:
         self._check_metadata({key: value for key, value in merged.items() if key not in PROVENANCE})
         return merged
 
-    async def _admissible(self, content: str) -> str:
-        content = admissible_content(content, max_chars=self._config.max_content_chars, redact=self._redact)
-        # In a thread: counting takes milliseconds for every thousand characters.
-        tokens = await asyncio.to_thread(self._embedder.passage_tokens, content)
-        if tokens > (most := self._embedder.max_passage_tokens):
-            raise InvalidRequestError(
-                f"content has {tokens} tokens, and the embedding model reads {most} (memory.embedding.max_tokens);"
-                " store it as several memories",
-                field="content",
-            )
-        return content
+    def _admissible(self, content: str) -> str:
+        return admissible_content(content, max_chars=self._config.max_content_chars, redact=self._redact)
 
     def _expiry(self, new: StoreRequest, now: datetime) -> datetime | None:
         if "expires_at" in new.model_fields_set:
@@ -410,7 +405,7 @@ class MemoryService:
             raise InvalidRequestError("must lie in the future", field="expires_at")
 
     async def _admit(self, line: ImportLine) -> None:
-        await self._admissible(line.content)
+        self._admissible(line.content)
         self._check_metadata({key: value for key, value in line.metadata.items() if key not in PROVENANCE})
         self._check_episode(line.episode, line.type)
         admissible_provenance(line.metadata, redact=self._redact)

@@ -35,6 +35,9 @@ QUOTE = "quote"
 EPISODE = "episode"
 """Metadata of an episodic memory: an `Episode`, as far as its parts are known."""
 
+PASSAGE_COUNT = "passage_count"
+"""Metadata of a memory that is longer than the embedding model reads: the number of its passages, by which it is found."""
+
 OUTDATED_BY = "outdated_by"
 """Metadata of a quote that says more than what has changed since: the ids of the memories that say the new value."""
 
@@ -97,6 +100,7 @@ class Memory:
         superseded_at: set when a newer memory replaced it; from then on it is history and is not recalled.
         source: `conversation`, `session` (the summary of one) or `api`.
         metadata: provenance (`turn_ids`, `extractor`, `model`) and whatever an API caller attached.
+        passage: 0 for a whole memory; else this is a passage of the long memory with this id, counted from 1.
     """
 
     id: str
@@ -113,6 +117,13 @@ class Memory:
     expires_at: datetime | None = None
     importance: float = 0.5
     metadata: Mapping[str, Json] = field(default_factory=dict)
+    passage: int = 0
+
+    @property
+    def passage_count(self) -> int:
+        """The number of passages of a long memory, 0 for one that the embedding model reads whole."""
+        value = self.metadata.get(PASSAGE_COUNT)
+        return value if isinstance(value, int) else 0
 
     @property
     def form(self) -> Form:

@@ -13,11 +13,12 @@ import numpy as np
 
 from semrouter_memory.config import KnowledgeConfig
 from semrouter_memory.language.bm25 import build
-from semrouter_memory.language.terms import terms
-from semrouter_memory.learned.logistic import Features, Logistic, log_odds
+from semrouter_memory.language.terms import search_terms
+from semrouter_memory.learned.logistic import Features, Logistic, log_odds, probabilities
 from semrouter_memory.model import Hit, MemoryType, Reach, Scope
-from semrouter_memory.ports import Clock, Embedder, MemoryReader
+from semrouter_memory.ports import Clock, MemoryReader
 from semrouter_memory.recall.query import Query
+from semrouter_memory.recall.query_vectors import QueryVectors
 from semrouter_memory.recall.strategy import best_first
 
 FETCHED = 40
@@ -38,17 +39,18 @@ class DocumentSearch:
 
     Args:
         reader: the collection of documents.
+        vectors: of the queries, shared with the other searches of a request.
 
     Attributes:
         limit: passages in a request at most.
         token_budget: their tokens at most.
     """
 
-    def __init__(self, *, reader: MemoryReader, embedder: Embedder, clock: Clock, config: KnowledgeConfig) -> None:
+    def __init__(self, *, reader: MemoryReader, vectors: QueryVectors, clock: Clock, config: KnowledgeConfig) -> None:
         self.limit = config.limit
         self.token_budget = config.token_budget
         self._reader = reader
-        self._embedder = embedder
+        self._vectors = vectors
         self._clock = clock
 
     async def search(self, query: Query, owner: Scope, *, fresh: bool = False) -> list[Hit]:
@@ -57,9 +59,10 @@ class DocumentSearch:
         Raises:
             UnavailableError: the model or the store does not answer.
         """
+        (vector,) = await self._vectors.get(query, query.search_text)
         found = await self._reader.search(
             owner,
-            await self._embedder.embed_query(query.search_text),
+            vector,
             limit=FETCHED,
             now=self._clock.now(),
             types=_PASSAGES,
@@ -73,16 +76,15 @@ class DocumentSearch:
 def ranked(found: Sequence[Hit], query: Query) -> list[Hit]:
     """The same hits by relevance."""
     odds = [_MODEL.log_odds(each) - _CUT + _SHOWN_CUT for each in features(found, query)]
-    return best_first(
-        replace(hit, relevance=1 / (1 + math.exp(-value))) for hit, value in zip(found, odds, strict=True)
-    )
+    relevances = probabilities(odds).tolist()
+    return best_first(replace(hit, relevance=value) for hit, value in zip(found, relevances, strict=True))
 
 
 def features(found: Sequence[Hit], query: Query) -> list[Features]:
     """What relevance is made of, for each passage."""
     if not found:
         return []
-    asked = list(dict.fromkeys(terms(query.search_words)))
+    asked = list(dict.fromkeys(search_terms(query.search_words)))
     index = build([hit.memory.searched for hit in found])
     postings = index.find(asked)
     lexical = index.scores(postings) / min(max(len(asked), 1.0), _MOST_TERMS)

@@ -173,6 +173,17 @@ class CandidateFeatures:
     def __len__(self) -> int:
         return len(self.positions)
 
+    def columns(self, rows: Sequence[int] | NDArray[np.intp]) -> dict[str, Floats]:
+        """The features of these rows by name."""
+        timely = {} if self.timely is None else {"timely": self.timely[rows].astype(np.float32)}
+        return {
+            "similarity": self.similarity[rows],
+            "lexical": self.lexical[rows],
+            "nearby": self.nearby[rows],
+            "answered": self.answered[rows],
+            **timely,
+        }
+
     def hits(self, rows: Sequence[int] | NDArray[np.intp], relevances: Floats) -> list[Hit]:
         """The memories of these rows, each with its relevance."""
         positions, similarities = self.positions[rows].tolist(), self.similarity[rows].tolist()

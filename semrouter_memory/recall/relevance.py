@@ -24,7 +24,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from semrouter_memory.learned.logistic import Logistic, log_odds
+from semrouter_memory.learned.logistic import Logistic, log_odds, probabilities
 from semrouter_memory.recall import wants
 from semrouter_memory.recall.categories import MemoryCategory, Need
 from semrouter_memory.recall.features import CandidateFeatures, Floats, QueryFeatures
@@ -125,7 +125,7 @@ def relevances(
     # The request must want something, and that must be it: the weaker of the two decides.
     sure = _SURE * (query.wants - wants.CUT)
     logits = np.where(logits < sure, logits, sure + _ORDER * (logits - sure))
-    return np.asarray(1 / (1 + np.exp(-(logits + _SHOWN_CUT))), dtype=np.float32)
+    return probabilities(logits + np.float32(_SHOWN_CUT))
 
 
 def features(

@@ -6,7 +6,7 @@ formula gives the relevance whether the memories come from the index or from the
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -31,9 +31,11 @@ from semrouter_memory.model import (
 from semrouter_memory.ports import Embedder, MemoryIndex
 from semrouter_memory.recall import categories, relevance
 from semrouter_memory.recall.deadline import Deadline, StepTimer, discard
+from semrouter_memory.recall.explanation import Explanation
 from semrouter_memory.recall.features import CandidateFeatures, Floats, QueryFeatures
 from semrouter_memory.recall.prototypes import Intent, LazyPrototypes
 from semrouter_memory.recall.query import Query
+from semrouter_memory.recall.query_vectors import QueryVectors
 from semrouter_memory.recall.strategy import MemorySource, SearchResult, best_first
 
 # More than asked for, so that memories which are visible, repeated or deleted do not starve the result.
@@ -43,24 +45,25 @@ _MIN_FETCHED = 20
 _STORE_FACTOR = 3
 _SEARCHES = 2.0
 """Log-odds that a search wants something."""
-_CONCURRENT_EMBEDDINGS = 2
-"""One that runs and one that is ready, so that the thread never waits."""
 _PAIR = 2
 
 _Embedded: TypeAlias = tuple[Vector, Intent]
 
 
 class VectorSearch(ABC):
-    """What both strategies share: index or store, and the words' part while the model embeds the query."""
+    """What both strategies share: index or store, and the words' part while the model embeds the query.
+
+    Attributes:
+        vectors: of the queries, for the other searches of the same request.
+    """
 
     any_message = False
     limit: int | None = None
 
     def __init__(self, *, source: MemorySource, embedder: Embedder, config: RecallConfig) -> None:
+        self.vectors = QueryVectors(embedder)
         self._source = source
-        self._embedder = embedder
         self._config = config
-        self._embedding = asyncio.Semaphore(_CONCURRENT_EMBEDDINGS)
 
     async def prepare(self) -> None:  # noqa: B027 - a strategy may have nothing to prepare
         """See `Strategy`."""
@@ -91,7 +94,12 @@ class VectorSearch(ABC):
             if not len(candidates):
                 return SearchResult(empty=True)
             features = features.embedded(vector, intent, known_names=candidates.known_names)
-            return await self._ranked(candidates.compared(vector), features, fetched=_fetched(request))
+            if timer.explanation is not None:
+                timer.explanation.features = features
+                timer.explanation.searched.append(text)
+            return await self._ranked(
+                candidates.compared(vector), features, fetched=_fetched(request), explanation=timer.explanation
+            )
 
     async def search_fresh(
         self,
@@ -143,22 +151,6 @@ class VectorSearch(ABC):
             request, vector, words=words, limit=limit, reach=reach, observed=observed, fresh=fresh
         )
 
-    async def _embedded(self, text: str, query: Query, deadline: Deadline) -> _Embedded:
-        """The vector of what is searched for, and the intent of the request.
-
-        Embedding takes a processor, and there are few. In a burst each query waits for those before it; giving up at once would
-        only waste what the others waited for.
-        """
-        if self._embedding.locked():
-            with deadline.embedding_queue():
-                await self._embedding.acquire()
-        else:
-            await self._embedding.acquire()
-        try:
-            return await self._embed(text, query)
-        finally:
-            self._embedding.release()
-
     def _candidates(self, index: MemoryIndex, request: RecallRequest, features: QueryFeatures) -> CandidateFeatures:
         positions = index.positions(request.scope, now=self._source.now(), types=request.options.types)
         return CandidateFeatures.of(index, positions, features)
@@ -174,10 +166,18 @@ class VectorSearch(ABC):
         """The words that the store searches as well; "" for none."""
 
     @abstractmethod
-    async def _embed(self, text: str, query: Query) -> _Embedded: ...
+    async def _embedded(self, text: str, query: Query, deadline: Deadline) -> _Embedded:
+        """The vector of what is searched for, and the intent of the request."""
 
     @abstractmethod
-    async def _ranked(self, candidates: CandidateFeatures, query: QueryFeatures, *, fetched: int) -> SearchResult:
+    async def _ranked(
+        self,
+        candidates: CandidateFeatures,
+        query: QueryFeatures,
+        *,
+        fetched: int,
+        explanation: Explanation | None = None,
+    ) -> SearchResult:
         """The best candidates. The query is embedded, and they are compared with it."""
 
 
@@ -198,12 +198,19 @@ class HybridSearch(VectorSearch):
     def _words(self, query: Query) -> str:
         return query.search_words
 
-    async def _embed(self, text: str, query: Query) -> _Embedded:
-        vector = await self._embedder.embed_query(text)
-        said = vector if query.stands_alone else await self._embedder.embed_query(query.said)
+    async def _embedded(self, text: str, query: Query, deadline: Deadline) -> _Embedded:
+        texts = (text, text if query.stands_alone else query.said)
+        vector, said = await self.vectors.get(query, *texts, deadline=deadline)
         return vector, (await self._prototypes.get()).intent(said)
 
-    async def _ranked(self, candidates: CandidateFeatures, query: QueryFeatures, *, fetched: int) -> SearchResult:
+    async def _ranked(
+        self,
+        candidates: CandidateFeatures,
+        query: QueryFeatures,
+        *,
+        fetched: int,
+        explanation: Explanation | None = None,
+    ) -> SearchResult:
         prototypes = await self._prototypes.get()
         needs = relevance.needed(candidates, query)
         scores = relevance.score(candidates, query, needs)
@@ -212,6 +219,9 @@ class HybridSearch(VectorSearch):
         hits = candidates.hits(
             rows, relevance.relevances(scores, rows, query, prototypes, needs=needs, labels=candidates.labels)
         )
+        if explanation is not None:
+            made_of = relevance.features(scores, query, prototypes, needs=needs, rows=np.asarray(rows, dtype=np.intp))
+            _record(explanation, hits, {**candidates.columns(rows), "needed": needs[rows], **made_of})
         return SearchResult(best_first(hits), frozenset(hit.memory.id for hit in hits[: len(first)]))
 
 
@@ -224,17 +234,35 @@ class SemanticSearch(VectorSearch):
     def _words(self, query: Query) -> str:  # noqa: ARG002 - meaning only
         return ""
 
-    async def _embed(self, text: str, query: Query) -> _Embedded:  # noqa: ARG002 - meaning only
-        return await self._embedder.embed_query(text), Intent()
+    async def _embedded(self, text: str, query: Query, deadline: Deadline) -> _Embedded:
+        (vector,) = await self.vectors.get(query, text, deadline=deadline)
+        return vector, Intent()
 
-    async def _ranked(self, candidates: CandidateFeatures, query: QueryFeatures, *, fetched: int) -> SearchResult:
+    async def _ranked(
+        self,
+        candidates: CandidateFeatures,
+        query: QueryFeatures,
+        *,
+        fetched: int,
+        explanation: Explanation | None = None,
+    ) -> SearchResult:
         rows = _highest(candidates.similarity, fetched)
         hits = candidates.hits(rows, candidates.similarity[rows])
+        if explanation is not None:
+            _record(explanation, hits, candidates.columns(rows))
         if query.chinese:
             # The default model knows few Chinese characters: sentences that share nothing look alike to it.
             units = frozenset(_chinese_units(query.text))
             hits = [hit if _shares(units, hit.memory.content) else replace(hit, relevance=0.0) for hit in hits]
         return SearchResult(best_first(hits))
+
+
+def _record(explanation: Explanation, hits: Sequence[Hit], columns: Mapping[str, Floats | float]) -> None:
+    """Record the features by memory; those of the query alone are the same for each."""
+    for row, hit in enumerate(hits):
+        explanation.columns[hit.memory.id] = {
+            name: float(column if isinstance(column, float) else column[row]) for name, column in columns.items()
+        }
 
 
 def _shares(units: frozenset[str], content: str) -> bool:

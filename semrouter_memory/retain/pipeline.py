@@ -30,7 +30,7 @@ from semrouter_memory.retain.failures import FailurePolicy
 from semrouter_memory.retain.intake import TurnIntake
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
 from semrouter_memory.retain.scheduling import ExtractionScheduler, Idling, Pace, Trigger
-from semrouter_memory.retain.session_end import EpisodeWriter, SessionEndHandler
+from semrouter_memory.retain.session_end import EpisodeWriter, LessonWriter, SessionEndHandler
 from semrouter_memory.retain.steps import ModelStep, QuoteStep, StepParts, quoted_part, scene_turns, unread, with_quotes
 from semrouter_memory.retain.topics import TopicWatch
 
@@ -98,6 +98,7 @@ class Retainer:
             observer=observer,
             end_trigger=self._end_trigger,
             episodes=episodes if config.episodes else None,
+            lessons=LessonWriter(writer=writer, reader=reader) if config.agent_lessons else None,
         )
 
     def _model_step(self, model: ChatModel, parts: StepParts, embedder: Embedder) -> ModelStep:

@@ -13,7 +13,7 @@ import yaml
 
 from semrouter_memory.errors import ConfigurationError
 from semrouter_memory.llm.authorities import authorities_file
-from semrouter_memory.stack.ports import LOOPBACK
+from semrouter_memory.stack.loopback import LOOPBACK
 
 SHIPPED = Path(__file__).parent / "chains"
 """The shipped Envoy configurations: in the repository a link to `envoy/`, in the wheel the files."""

@@ -27,7 +27,7 @@ from semrouter_memory.manage.server import serve_http
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.model import EmbeddedMemory, Memory, MemoryType, Reach, Scope, SessionHints, Turn, Usage
 from semrouter_memory.retain.redact import redact
-from semrouter_memory.stack.http import local_client
+from semrouter_memory.stack.loopback import local_client
 from semrouter_memory.state.in_process import InProcessOwnerLocks
 from semrouter_memory.state.sqlite import SqliteStateStore
 from semrouter_memory.store.in_memory import InMemoryStore

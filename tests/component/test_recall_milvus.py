@@ -12,7 +12,19 @@ from semrouter_memory.config import EmbeddingConfig, KnowledgeConfig, MilvusConf
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.evaluation.retrieval_run import CachingEmbedder
 from semrouter_memory.knowledge.service import KnowledgeService, Upload
-from semrouter_memory.model import MemoryType, OtherOwner, OwnerKind, RecallResult, Scope
+from semrouter_memory.manage.schemas import StoreRequest, UpdateRequest
+from semrouter_memory.model import (
+    Memory,
+    MemoryType,
+    Message,
+    OtherOwner,
+    OwnerKind,
+    Reach,
+    RecallResult,
+    Role,
+    Scope,
+    Vector,
+)
 from semrouter_memory.ports import Embedder
 from semrouter_memory.recall.render import DOCUMENTS_NOTICE
 from semrouter_memory.store.milvus import MilvusStore
@@ -190,6 +202,31 @@ async def test_a_passage_is_given_with_its_source_to_requests_of_its_organisatio
 
 
 @pytest.mark.usefixtures("documents")
+@pytest.mark.parametrize(("history", "texts"), [((), 1), ((Message(Role.USER, "We plan our holidays"),), 2)])
+async def test_a_request_of_every_owner_embeds_each_of_its_texts_once(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, history: tuple[Message, ...], texts: int
+) -> None:
+    """The memories of user, organisation and agent and the documents: in a conversation, what is said is embedded as well."""
+    embedder, asked = pair.near.adapters.embedder, list[str]()
+    embed_query = embedder.embed_query
+
+    async def counted(text: str) -> Vector:
+        asked.append(text)
+        return await embed_query(text)
+
+    question = "How many days?"
+    others = (*_OF_ACME, OtherOwner(Scope("bot", kind=OwnerKind.AGENT), 3, 0.4))
+    for each in (ALICE, *(other.scope for other in others)):
+        await pair.near.remember("Vacation is thirty days a year", scope=each)
+    await pair.near.ask(question, history, others=others)
+    monkeypatch.setattr(embedder, "embed_query", counted)
+    result = await pair.near.ask(question, history, others=others)
+
+    assert len(asked) == len(set(asked)) == texts
+    assert {hit.memory.scope.owner for hit in result.ranking} == {ALICE.owner, *(other.scope.owner for other in others)}
+
+
+@pytest.mark.usefixtures("documents")
 async def test_a_request_for_something_else_is_given_no_passage(pair: Pair) -> None:
     await pair.near.remember(*FACTS)
     for question in ("Hi there!", "Thanks, that's all", "Write a haiku about the sea", *QUESTIONS[1:]):
@@ -219,3 +256,67 @@ async def test_passages_are_no_longer_than_the_model_reads(pair: Pair, documents
     assert outcome == "added"
     assert len(sizes) > 10
     assert 200 < max(sizes) <= embedder.max_passage_tokens
+
+
+STORY = (
+    *("Notes of the family reunion in August.", "We met at the old mill by the river on a hot Saturday."),
+    *(
+        f"Relative number {number} told a story about a garden, a train journey and a lost umbrella."
+        for number in range(70)
+    ),
+    "In the evening uncle Theodor sold his sailing boat to a dentist from Bergen.",
+)
+"""Some 6,000 characters; the model reads about 1,300."""
+BOAT = "Who bought my uncle's sailing boat?"
+
+
+async def test_a_long_memory_is_found_by_its_last_sentence_and_shown_whole(pair: Pair) -> None:
+    service = pair.near.service()
+    long = await service.store(ALICE, StoreRequest(content=" ".join(STORY)))
+    await pair.near.remember(*FACTS)
+
+    (given,) = await pair.given(BOAT)
+    assert given.endswith(STORY[-1])
+    assert len(given) < 500
+    block = (await pair.near.ask(BOAT)).text
+    assert f"- … {given}" in block
+    first, *_ = (hit.memory for hit in await service.search(ALICE, BOAT, limit=5))
+    assert {first.content, (await service.get(ALICE, long.id)).content} == {long.content}
+    assert [each.id for each in await _all(pair.near)].count(long.id) == 1
+    assert [each.content async for each in service.export(ALICE)].count(long.content) == 1
+    assert await pair.near.adapters.store.count(ALICE) == 1 + len(FACTS)
+    # Said again it is the same memory; a short statement does not replace it.
+    assert (await service.store(ALICE, StoreRequest(content=long.content))).id == long.id
+    await pair.near.say("User's uncle Theodor sold his bicycle to a baker")
+    assert (await service.get(ALICE, long.id)).superseded_at is None
+
+
+async def test_a_long_memory_leaves_no_passage_behind(pair: Pair) -> None:
+    service, alpacas = pair.near.service(), "Where does my aunt Berta breed alpacas?"
+
+    async def told(question: str) -> str:
+        return " ".join(await pair.given(question))
+
+    long = await service.store(ALICE, StoreRequest(content=" ".join(STORY)))
+    assert "Bergen" in await told(BOAT)
+    edited = " ".join((*STORY[-30:-1], "Aunt Berta breeds alpacas in Graz."))
+    await service.update(ALICE, long.id, UpdateRequest(content=edited))
+    assert "Bergen" not in await told(BOAT)
+    assert "Graz" in await told(alpacas)
+    await service.update(ALICE, long.id, UpdateRequest(content="User likes tea"))
+    assert "Graz" not in await told(alpacas)
+    assert await told("What do I like to drink?") == "User likes tea"
+
+    again = await service.store(ALICE, StoreRequest(content=" ".join(STORY)))
+    await service.forget(ALICE, again.id)
+    assert "Bergen" not in await told(BOAT)
+    another = await service.store(ALICE, StoreRequest(content=" ".join((*STORY, "The mill is for sale."))))
+    assert "Bergen" in await told(BOAT)
+    assert await pair.near.adapters.store.delete(Scope("mallory"), [another.id]) == 0
+    assert await service.forget_all(ALICE, Reach.ALL) == 2
+    assert await told(BOAT) == ""
+    assert await pair.near.adapters.store.load_owner(ALICE, limit=1_000, now=NOW) == []
+
+
+async def _all(recalled: Recalling) -> list[Memory]:
+    return list((await recalled.service().page(ALICE, limit=200)).memories)

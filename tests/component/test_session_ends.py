@@ -12,7 +12,19 @@ from semrouter_memory.errors import (
     ModelUnavailableError,
     StoreUnavailableError,
 )
-from semrouter_memory.model import Appended, Candidate, Claim, LoggedTurn, SessionKey, Tombstone, ToolUse, TurnTotals
+from semrouter_memory.model import (
+    Appended,
+    Candidate,
+    Claim,
+    LoggedTurn,
+    MemoryType,
+    OwnerKind,
+    Scope,
+    SessionKey,
+    Tombstone,
+    ToolUse,
+    TurnTotals,
+)
 from tests.hashed import HashedEmbedder
 from tests.retaining import ALICE, Bench, MakeBench, ScriptedModel
 
@@ -534,3 +546,104 @@ async def test_a_session_whose_first_turns_are_swept_gets_an_episode_of_what_is_
     assert "book_seats" in older.content
     assert "book_seats" not in newer.content
     assert "rent_car" in newer.content
+
+
+# -- what agents learn -------------------------------------------------------------------------------------------------
+
+BOT = Scope("bot", kind=OwnerKind.AGENT)
+ADVICE = "Next time verify the k8s version first."
+LESSON = "Steps: get_version. Lesson: Next time verify the k8s version first."
+VERSION = (ToolUse("get_version", "1.29"),)
+
+
+def run(bench: Bench, *, session: str = "s1", agent: str = "bot", answer: str = f"Deployed. {ADVICE}") -> str:
+    said = bench.say(
+        "Deploy the billing service", session=session, answer=answer, tools=VERSION, ends=True, agent=agent
+    )
+    assert said is not None
+    return said.turn_id
+
+
+async def learned(bench: Bench, agent: Scope = BOT) -> list[str]:
+    return [memory.content for memory in await bench.memories(agent)]
+
+
+async def test_an_agents_lesson_is_the_agents_and_leads_to_no_user(make_bench: MakeBench) -> None:
+    bench = make_bench(agent_lessons=True)
+    run(bench)
+    await bench.work()
+    (lesson,) = await bench.memories(BOT)
+    assert (lesson.content, lesson.type, lesson.session_id) == (LESSON, MemoryType.PROCEDURAL, "")
+    assert (lesson.metadata["turn_ids"], lesson.metadata["model"]) == ([], "")
+    assert "alice" not in repr(lesson)
+    assert len(await bench.episodes()) == 1, "the episode is the user's"
+    assert LESSON not in await bench.contents()
+    assert await learned(bench, Scope("bot")) == await learned(bench, Scope("bot", kind=OwnerKind.ORGANISATION)) == []
+    assert await is_done_with(bench)
+
+
+async def test_agents_learn_nothing_unless_that_is_switched_on(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    run(bench)
+    await bench.work()
+    assert await learned(bench) == []
+    assert len(await bench.episodes()) == 1
+
+
+async def test_lessons_need_an_agent_and_no_episodes(make_bench: MakeBench) -> None:
+    bench = make_bench(agent_lessons=True, episodes=False)
+    run(bench, session="s1", agent="")
+    run(bench, session="s2")
+    await bench.work()
+    assert await bench.episodes() == []
+    assert await learned(bench) == [LESSON]
+    assert await is_done_with(bench)
+
+
+async def test_a_lesson_is_stored_once_however_often_it_is_learned(make_bench: MakeBench) -> None:
+    bench = make_bench(agent_lessons=True)
+    for session in ("s1", "s1", "s2"):
+        run(bench, session=session)
+        await bench.work()
+    assert await learned(bench) == [LESSON]
+
+
+async def test_no_lesson_has_a_word_of_what_is_known_of_the_user(make_bench: MakeBench) -> None:
+    bench = make_bench(agent_lessons=True)
+    bench.say("My company migrates everything to k8s this year", session="other")
+    await bench.work()
+    run(bench)
+    await bench.work()
+    assert await learned(bench) == []
+
+
+async def test_a_deletion_before_the_end_leaves_no_lesson(make_bench: MakeBench) -> None:
+    bench = make_bench(agent_lessons=True)
+    run(bench)
+    await bench.log.tombstone(Tombstone(scope=ALICE, at=bench.log.now()))
+    await bench.work()
+    assert await learned(bench) == []
+
+
+async def test_a_deleted_lesson_returns_only_when_it_is_learned_again(make_bench: MakeBench) -> None:
+    bench = make_bench(agent_lessons=True)
+    run(bench)
+    deleted = Tombstone(scope=BOT, at=bench.log.now(), content_hash=bench.log.content_hash(LESSON))
+    await bench.log.tombstone(deleted)
+    await bench.work()
+    assert await learned(bench) == []
+    run(bench, session="s2")
+    await bench.work()
+    assert await learned(bench) == [LESSON]
+
+
+async def test_lessons_wait_for_the_store(make_bench: MakeBench) -> None:
+    bench = make_bench(agent_lessons=True, episodes=False)
+    bench.store.error = StoreUnavailableError("away")
+    run(bench)
+    await bench.work()
+    bench.store.error = None
+    bench.clock.step(seconds=60)
+    await bench.tick()
+    assert await learned(bench) == [LESSON]
+    assert await is_done_with(bench)

@@ -19,7 +19,7 @@ from fastapi import FastAPI, Response
 
 from semrouter_memory.manage.server import serve_http
 from semrouter_memory.stack.envoy import SHIPPED
-from semrouter_memory.stack.ports import LOOPBACK, free_port
+from semrouter_memory.stack.loopback import LOOPBACK, free_port
 from tests.otlp_collector import Collector, Received, collecting
 
 from .client import CHAT, asking, told

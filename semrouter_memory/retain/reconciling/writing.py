@@ -36,7 +36,7 @@ from semrouter_memory.ports import (
     TurnLog,
 )
 from semrouter_memory.retain import statements
-from semrouter_memory.retain.passages import fitted, reads_all
+from semrouter_memory.retain.passages import embedded, fitted, reads_all
 from semrouter_memory.retain.reconciling.llm_adjudicator import LlmAdjudicator
 from semrouter_memory.retain.reconciling.neighbours import Near, NeighbourReader
 from semrouter_memory.retain.reconciling.reconcile import grey
@@ -159,11 +159,11 @@ class ReconcilingWriter:
         self, scope: Scope, allowed: Sequence[_Prepared], tombstones: Tombstones, hold: OwnerHold, written: Written
     ) -> None:
         around = await self._neighbours.read(scope, [each.vector for each in allowed], tombstones)
-        for index, (candidate, vector, opinion) in enumerate(allowed):
+        for index, (candidate, _, opinion) in enumerate(allowed):
             near = await self._neighbours.near(around, index, candidate)
             sourced = replace(candidate, quote=source_of(candidate, near.hits))
             decision = _agreed(await near.decide(sourced), near, opinion)
-            around.add(await self._carry_out(scope, sourced, vector, decision, hold))
+            around.add(await self._carry_out(scope, sourced, decision, hold))
             written.actions[decision.action] += 1
             written.sources.update(candidate.turn_ids)
 
@@ -195,6 +195,31 @@ class ReconcilingWriter:
                 return False
             await self._upsert(claim.scope, [EmbeddedMemory(memory, vector)], hold)
             return True
+
+    async def share(
+        self, claim: Claim, turns: Sequence[LoggedTurn], scope: Scope, candidates: Sequence[Candidate]
+    ) -> int:
+        """Reconcile and write for another owner what a session taught, unless one of its turns was deleted.
+
+        Args:
+            candidates: lead to no turn.
+
+        Returns:
+            How many were written or known already.
+
+        Raises:
+            LockLostError: an owner's lock was lost.
+        """
+        prepared = await self._prepared(scope, candidates)
+        async with self._locks.hold(claim.scope) as users, self._locks.hold(scope) as hold:
+            stored = await self._turn_log.session_turns(claim, limit=len(turns) + _NEWER_TURNS)
+            if not {turn.id for turn in turns} <= {turn.id for turn in stored}:
+                return 0
+            tombstones = await self._turn_log.tombstones(scope)
+            allowed = [each for each in prepared if self._allowed(scope, each.candidate, tombstones, frozenset())]
+            await users.confirm()
+            await self._write_each(scope, allowed, tombstones, hold, Written(frozenset()))
+            return len(allowed)
 
     async def _prepared(self, scope: Scope, candidates: Sequence[Candidate]) -> list[_Prepared]:
         deleted = await self._turn_log.tombstones(scope)
@@ -240,7 +265,7 @@ class ReconcilingWriter:
     # -- carrying out --------------------------------------------------------------------------------------------------
 
     async def _carry_out(
-        self, scope: Scope, candidate: Candidate, vector: Vector, decision: Reconciled, hold: OwnerHold
+        self, scope: Scope, candidate: Candidate, decision: Reconciled, hold: OwnerHold
     ) -> list[EmbeddedMemory]:
         """Returns what was written."""
         now = self._clock.now()
@@ -259,8 +284,7 @@ class ReconcilingWriter:
                 if decision.successor:
                     memory = self._rows.superseded(memory, decision.successor, now=now)
             changed = [*changed, memory]
-        others = [embedded_text(each) for each in changed if not _says(each, candidate)]
-        rows = _paired(changed, candidate, vector, await self._embedder.embed_passages(others) if others else ())
+        rows = await embedded(self._embedder, changed)
         if rows:
             await self._upsert(scope, rows, hold)
         return rows
@@ -328,15 +352,3 @@ def _cut(candidate: Candidate, content: str) -> Candidate:
         return replace(candidate, content=content)
     said = {fact.text for fact in statements.facts(content, candidate.context)}
     return replace(candidate, content=content, facts=tuple(fact for fact in candidate.facts if fact.text in said))
-
-
-def _says(memory: Memory, candidate: Candidate) -> bool:
-    return (memory.content, memory.form, memory.context) == (candidate.content, candidate.form, candidate.context)
-
-
-def _paired(
-    memories: Sequence[Memory], candidate: Candidate, vector: Vector, others: Sequence[Vector]
-) -> list[EmbeddedMemory]:
-    """Each memory with its vector; those that say what the candidate says have the candidate's."""
-    rest = iter(others)
-    return [EmbeddedMemory(memory, vector if _says(memory, candidate) else next(rest)) for memory in memories]

@@ -354,7 +354,21 @@ class TestRetainFilter:
         assert turn is not None
         assert (turn.user_texts, turn.assistant_text) == (("I live in Berlin",), "Nice.")
         assert (turn.scope, turn.request_id, turn.observed_at) == (Scope("alice"), "req-1", NOW)
+        assert turn.agent == ""
         assert exchange.take_turn() is None, "a turn is given out once"
+
+    @pytest.mark.parametrize("protocol", [RETAIN, SINGLE])
+    def test_a_turn_names_the_agent_that_it_came_from(self, make_exchange: MakeExchange, protocol: Any) -> None:
+        exchange = make_exchange()
+        exchange.receive(request_headers(protocol, ("x-memory-agent", "bot"), ("x-memory-org", "Acme")))
+        exchange.receive(body(chat("Deploy it")))
+        if protocol is SINGLE:
+            exchange.recalled(NOTHING)
+        exchange.receive(response_headers())
+        exchange.receive(answer("Done."))
+        turn = exchange.take_turn()
+        assert turn is not None
+        assert (turn.agent, turn.scope) == ("bot", Scope("alice"))
 
     def test_the_next_turn_finds_the_transcript_of_the_first(self, make_exchange: MakeExchange) -> None:
         first, second = make_exchange(), make_exchange()
