@@ -253,9 +253,7 @@ async def evaluate(options: EvalOptions, *, misses: bool) -> None:
     """
     memory = options.config.memory
 
-    async def play(
-        name: str, users: Sequence[EndToEndCase], embedder: Embedder, models: ExternalModels
-    ) -> EndToEndRun:
+    async def play(name: str, users: Sequence[EndToEndCase], embedder: Embedder, models: ExternalModels) -> EndToEndRun:
         async with throwaway_adapters(embedder, memory) as (adapters, clock):
             run = EndToEndRun(adapters, clock, memory, models)
             await run.prepare()
