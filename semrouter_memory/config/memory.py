@@ -177,6 +177,11 @@ class RetainConfig(Section):
     )
     context_turns: int = Field(5, ge=0, description="earlier turns that the memory_extraction model gets as context")
     session_idle_seconds: float = Field(300, gt=0, description="idle time after which a session ends")
+    session_memory_hours: float = Field(
+        24,
+        gt=0,
+        description="hours after which a memory that holds within a session expires, if the session has not ended",
+    )
     turn_retention_days: float = Field(7, gt=0, description="days after which the text of finished turns is deleted")
     workers: int = Field(2, ge=1, description="sessions that are extracted concurrently")
     max_queue: int = Field(1000, ge=1, description="sessions queued in the process; further ones wait in the turn log")

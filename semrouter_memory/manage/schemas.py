@@ -8,13 +8,7 @@ from dataclasses import fields, replace
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import (
-    AliasPath,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-)
+from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field
 
 from semrouter_memory.manage.times import Since, Until, UtcTime
 from semrouter_memory.model import (
@@ -45,7 +39,7 @@ Metadata = Annotated[
     dict[str, Any],
     Field(
         description="Anything worth keeping with the statement, as JSON. `form`, `context`, `quote`, `statements`,"
-        " `episode`, `outdated_by`, `turn_ids`, `extractor`, `model`, `confirmations`, `flagged`, `contradicts`, `replaces`, `consolidated_from`, `imported_at` and `asserted_at`"
+        " `episode`, `outdated_by`, `turn_ids`, `extractor`, `model`, `confirmations`, `flagged`, `contradicts`, `replaces`, `consolidated_from`, `imported_at`, `asserted_at` and `within`"
         " belong to the service. Bounded by `management.max_metadata_bytes`.",
         examples=[{"origin": "crm"}],
     ),
@@ -132,6 +126,12 @@ class StoreRequest(EpisodeParts):
     project_id: Project = ""
     importance: Importance = 0.5
     expires_at: Expiry = None
+    within_session: str = Field(
+        default_factory=str,
+        max_length=256,
+        description="What the client calls a session: recalled there alone, and deleted at its end, soon if that never comes.",
+    )
+    promote: bool = Field(default_factory=bool, description="Not deleted at the session's end: then the user's own.")
     metadata: Metadata = Field(default_factory=dict)
 
 
@@ -222,13 +222,15 @@ class MemoryJson(ApiAnswer):
     content: str = Field(examples=["User's budget for the Hawaii trip is $10,000"])
     owner: str = Field(
         validation_alias=AliasPath("scope", "owner"),
-        description="The kind of the owner (`user`, `org`, `agent`, `session`), a colon and the id.",
+        description="The kind of the owner (`user`, `org`, `agent`), a colon and the id.",
         examples=["user:alice"],
     )
     project_id: str = Field(
         validation_alias=AliasPath("scope", "project_id"), description='"" is the owner\'s own space.'
     )
     session_id: str = Field(description='The session it was said in; "" when it was stored through this API.')
+    within_session: str = Field(description='What the client calls the session that it holds in; "": in all.')
+    promote: bool = Field(description="Whether it becomes the user's own at the end of that session.")
     source: str = Field(description="`conversation` or `api`.", examples=["conversation"])
     observed_at: datetime = Field(description="When it was said; decides what is newer.")
     created_at: datetime

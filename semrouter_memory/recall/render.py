@@ -33,7 +33,7 @@ _SECTIONS: dict[Style, dict[bool, tuple[tuple[str, ...], tuple[str, ...]]]] = {
 """What stands around the memories, and (True) around the passages of documents."""
 _URLS = ("http://", "https://")
 
-_KINDS = {OwnerKind.ORGANISATION: "organisation", OwnerKind.AGENT: "agent", OwnerKind.SESSION: "session"}
+_KINDS = {OwnerKind.ORGANISATION: "organisation", OwnerKind.AGENT: "agent"}
 
 _STRUCTURE = re.compile(
     r"[#>|]|[-*+_=]+(?:\s|$)|\d+[.)]\s|(?:system|developer|human|user|assistant|ai|model|tool|function)\s?[:\uff1a]",
