@@ -8,6 +8,8 @@ import re
 import unicodedata
 from collections.abc import Callable
 
+from semrouter_memory.language.scripts import simplified
+
 MONTHS = (
     *("january", "february", "march", "april", "may", "june"),
     *("july", "august", "september", "october", "november", "december"),
@@ -100,10 +102,10 @@ def split(text: str) -> tuple[frozenset[str], str]:
 
 
 def folded(text: str) -> str:
-    """Lower case, without accents and typographic variants."""
+    """Lower case, without accents and typographic variants, in simplified characters."""
     if text.isascii():
         return text.lower()
-    plain = unicodedata.normalize("NFKD", text).replace("’", "'")
+    plain = unicodedata.normalize("NFKD", simplified(text)).replace("’", "'")
     return unicodedata.normalize("NFC", "".join(char for char in plain if not unicodedata.combining(char))).lower()
 
 
