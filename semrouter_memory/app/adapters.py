@@ -15,6 +15,7 @@ from semrouter_memory.config import MemoryConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.errors import ConfigurationError
 from semrouter_memory.events import PassagesTruncated, WorkFailed
+from semrouter_memory.learned.logistic import use_profile
 from semrouter_memory.model import Scope
 from semrouter_memory.ports import (
     Clock,
@@ -115,6 +116,7 @@ async def connect(
         observer.observe(WorkFailed(error))
 
     embedder = await asyncio.to_thread(OnnxEmbedder.load, memory.embedding, memory.model_directory, truncated=truncated)
+    use_profile(memory.model_directory, embedder.fingerprint)
     await asyncio.to_thread(_make_directory, memory.directory)
     clock = SystemClock()
     if memory.redis.url is None:

@@ -19,6 +19,7 @@ from semrouter_memory.embedding.files import BUILT_MODEL, MODEL_FILE
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.evaluation.cases import read_cases, write_json
 from semrouter_memory.evaluation.playing import FailureRecorder, played_adapters
+from semrouter_memory.learned.logistic import use_profile
 from semrouter_memory.model import Json
 from semrouter_memory.ports import Embedder
 
@@ -125,7 +126,9 @@ def load_embedder(config: Config, *, model: Path | None, progress: build.Progres
     if model is None and section.model == BUILT_MODEL and not (directory / MODEL_FILE).exists():
         progress(f"no embedding model in {directory}: building it, once")
         build.build_model(directory, progress=progress)
-    return OnnxEmbedder.load(section, directory)
+    embedder = OnnxEmbedder.load(section, directory)
+    use_profile(directory, embedder.fingerprint)
+    return embedder
 
 
 def _directory(config: MemoryConfig) -> Path:
