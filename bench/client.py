@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import cast
 
 from semrouter_memory.errors import MemoryServiceError
-from semrouter_memory.stack.ports import LOOPBACK
+from semrouter_memory.stack.loopback import LOOPBACK
 
 _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 _STAMP = re.compile(rb'"content":"(\d+) "')

@@ -22,7 +22,7 @@ from bench import noop, upstream
 from bench.figures import ALONE, NOOP, PRODUCT
 from bench.workload import key_of
 from semrouter_memory.stack.envoy import EnvoyPorts
-from semrouter_memory.stack.ports import LOOPBACK, free_port
+from semrouter_memory.stack.loopback import LOOPBACK, free_port
 from semrouter_memory.stack.process import Process, Together
 from semrouter_memory.stack.stack import launch_envoy
 

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from semrouter_memory.errors import Service, UnavailableError
-from semrouter_memory.stack.ports import is_free
+from semrouter_memory.stack.loopback import is_free
 
 _PORTS = itertools.cycle(random.SystemRandom().sample(range(20_000, 32_000), k=12_000))
 

@@ -102,6 +102,8 @@ class MemoryReader(Protocol):
     ) -> list[Hit]:
         """The nearest active memories: neither superseded nor expired at `now`, best first.
 
+        A long memory is found by its passages (`Memory.passage`), and only by them; every other read shows it whole.
+
         Args:
             observed: only memories of what was said in this period.
             text: the query in words. A store that searches words adds the best by BM25, up to `limit` of them, each with its
@@ -151,6 +153,8 @@ class MemoryReader(Protocol):
     async def load_owner(self, scope: Scope, *, limit: int, now: datetime) -> list[EmbeddedMemory] | None:
         """All of the owner's active memories, of every project, with their vectors, in no order; reads fresh.
 
+        Of a long memory its passages.
+
         Every write and deletion that was acknowledged before the call is heeded.
 
         Returns:
@@ -170,11 +174,14 @@ class MemoryWriter(Protocol):
     """Writes within one owner. Raises `StoreUnavailableError`."""
 
     async def upsert(self, scope: Scope, rows: Sequence[EmbeddedMemory]) -> None:
-        """Write rows whole, replacing those with the same id. Every row's scope has the owner of `scope`."""
+        """Write rows whole, replacing those with the same id and passage. Every row's scope has the owner of `scope`."""
         ...
 
     async def delete(self, scope: Scope, memory_ids: Sequence[str]) -> int:
-        """Delete the owner's memories with these ids; returns how many there were. Other owners' ids have no effect."""
+        """Delete the owner's memories with these ids and their passages; returns how many memories there were.
+
+        Other owners' ids have no effect.
+        """
         ...
 
     async def delete_all(self, scope: Scope, reach: Reach) -> int:
@@ -295,6 +302,10 @@ class ClaimedTurns(Protocol):
 
     async def session_turns(self, claim: Claim, *, limit: int) -> tuple[LoggedTurn, ...]:
         """The claimed session's last accepted turns that are still stored, oldest first, whatever their state."""
+        ...
+
+    async def is_called(self, claim: Claim, name: str) -> bool:
+        """Whether a client calls the claimed session by that name (session header, conversation id)."""
         ...
 
     async def surviving(self, claim: Claim) -> frozenset[str]:

@@ -1,5 +1,6 @@
-"""Removes a Unix socket that an earlier process left at an address to listen at, and nothing else."""
+"""Addresses to listen at: which of them only this machine reaches, and what an earlier process left there."""
 
+import ipaddress
 import os
 import socket
 import stat
@@ -8,6 +9,35 @@ from pathlib import Path
 from semrouter_memory.errors import ConfigurationError
 
 _PROBE_SECONDS = 1.0
+
+
+def require_local_or_secret(setting: str, listen: str, secret: str | None, *, header: str) -> None:
+    """Whoever reaches one of our ports can claim any identity, so beyond this machine a secret is needed.
+
+    Args:
+        setting: the address's name in the configuration.
+        header: where Envoy sends the secret.
+
+    Raises:
+        ConfigurationError: the address is not a Unix socket or loopback, and there is no shared secret.
+    """
+    if secret is None and not is_local(listen):
+        raise ConfigurationError(
+            f"{setting} is {listen}, which others can reach and claim any user's identity: listen on a Unix socket or"
+            " 127.0.0.1, or set SEMROUTER_MEMORY__SERVER__SHARED_SECRET (or server.shared_secret_file) and send it from"
+            f" Envoy as {header}"
+        )
+
+
+def is_local(listen: str) -> bool:
+    """Whether only this machine can connect to that address."""
+    if listen.startswith("unix:"):
+        return True
+    host = listen.rpartition(":")[0].strip("[]")
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def clear_stale_socket(path: Path) -> None:

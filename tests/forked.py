@@ -11,6 +11,7 @@ import selectors
 import signal
 import socket
 import sys
+import warnings
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -18,6 +19,15 @@ from typing import Any
 
 MESSAGE_BYTES = 1 << 20
 _LONGEST_FILE_NUMBER = 4096
+_OF_SERVE = (
+    "semrouter_memory.app.sidecar",
+    "semrouter_memory.cli.service",
+    # What a sidecar loads when it starts its store and its servers:
+    "milvus_lite.server_manager",
+    "openai.resources.chat.completions",
+    "uvicorn.lifespan.off",
+    "uvicorn.protocols.http.auto",
+)
 
 
 class _LoadedAtItsFirstUse(ModuleType):
@@ -32,13 +42,17 @@ class _LoadedAtItsFirstUse(ModuleType):
 
 
 def _load() -> None:
-    """Load what `serve` needs."""
+    """Load what `serve` needs, and compile its patterns."""
     sys.modules["onnxruntime"] = _LoadedAtItsFirstUse("onnxruntime")
     gc.disable()
     import_module("numpy")
     threads = _threads()  # numpy's own, which it ends before a fork
-    for name in ("semrouter_memory.app", "semrouter_memory.cli.serve"):
-        import_module(name)
+    with warnings.catch_warnings():
+        # Milvus Lite imports what setuptools deprecates.
+        warnings.simplefilter("ignore")
+        for name in _OF_SERVE:
+            import_module(name)
+    import_module("semrouter_memory.recall.categories").prepare()
     gc.freeze()
     gc.enable()
     assert _threads() == threads, "a thread would not survive the fork"

@@ -8,11 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 from fastapi import FastAPI
 
-from semrouter_memory.config import IdentityConfig, ManagementConfig
+from semrouter_memory.config import IdentityConfig, KnowledgeConfig, ManagementConfig
 from semrouter_memory.manage.backup import Backup
 from semrouter_memory.manage.http import Readiness, create_operator_api, create_user_api
 from semrouter_memory.manage.operator_routes import OperatorContext
@@ -84,7 +85,8 @@ class Ports:
 
 def descriptions() -> dict[str, dict[str, Any]]:
     """What each port says of itself; nothing stands behind these."""
-    nothing = cast(Any, object())
+    nothing = cast(Any, SimpleNamespace())
+    nothing.knowledge = nothing
     return {name: app.openapi() for name, app in zip(("user", "operator"), _apps(nothing, nothing), strict=True)}
 
 
@@ -127,6 +129,7 @@ def open_ports(directory: Path) -> Iterator[Ports]:
                 state=state,
                 locks=locks,
                 clock=clock,
+                config=KnowledgeConfig(user_documents=True),
             ),
         )
         servers = [await serve_http(app, "127.0.0.1:0", drain_seconds=1) for app in _apps(service, context)]
@@ -160,4 +163,4 @@ def _apps(service: MemoryService, context: OperatorContext) -> tuple[FastAPI, Fa
         metrics=Metrics().exposition,
         context=context,
     )
-    return create_user_api(service, identity=identity, config=_CONFIG), operator
+    return create_user_api(service, identity=identity, config=_CONFIG, knowledge=context.knowledge), operator

@@ -3,11 +3,25 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
-from semrouter_memory.config import KnowledgeConfig
+from semrouter_memory.config import KnowledgeConfig, MemoryConfig
 from semrouter_memory.deletion.service import DeletionService
+from semrouter_memory.exchange.turns import ExchangeSettings
 from semrouter_memory.knowledge.service import KnowledgeService
+from semrouter_memory.manage.explaining import Explainer
 from semrouter_memory.manage.service import MemoryService
+from semrouter_memory.recall.conversation import StoredHistory
+from semrouter_memory.recall.recaller import Recaller
+from semrouter_memory.recall.strategy import MemorySource
+from semrouter_memory.recall.vector_search import HybridSearch
 from semrouter_memory.replay.recordings import LiveOptions
+from semrouter_memory.transport.request_phase import RequestPhase
+
+
+class SilentObserver:
+    """Takes note of nothing."""
+
+    def observe(self, event: object) -> None:
+        pass
 
 
 class NoRecordings:
@@ -51,12 +65,20 @@ def memory_service(
     clock: Any,
     deletion: DeletionService | None = None,
     writer: Any = None,
+    explainer: Explainer | None = None,
     **options: Any,
 ) -> MemoryService:
     """Args: options: the others of `MemoryService`."""
+    config = MemoryConfig()
+    explaining = Explainer(
+        recall=_request_phase(config, store, embedder, turn_log, clock),
+        settings=ExchangeSettings(config, max_body_bytes=1 << 20, max_answer_bytes=1 << 20),
+        clock=clock,
+    )
     return MemoryService(
         reader=store,
         writer=writer or store,
+        explainer=explainer or explaining,
         embedder=embedder,
         turn_log=turn_log,
         state=state,
@@ -68,6 +90,21 @@ def memory_service(
         ),
         **options,
     )
+
+
+def _request_phase(config: MemoryConfig, store: Any, embedder: Any, turn_log: Any, clock: Any) -> RequestPhase:
+    source = MemorySource(reader=store, indexes=None, clock=clock)
+    observer = SilentObserver()
+    recaller = Recaller(
+        strategy=HybridSearch(source=source, embedder=embedder, config=config.recall),
+        embedder=embedder,
+        turn_log=turn_log,
+        observer=observer,
+        clock=clock,
+        config=config.recall,
+    )
+    history = StoredHistory(turn_log, config.recall)
+    return RequestPhase(recaller=recaller, history=history, observer=observer, config=config.recall)
 
 
 def knowledge_service(

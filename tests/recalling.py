@@ -7,12 +7,14 @@ from datetime import datetime, timedelta
 from itertools import count
 from typing import Any, cast
 
-from semrouter_memory.app import new_memory_id, pipelines
-from semrouter_memory.app.adapters import Adapters, Store, announcing_writer, owner_indexes_of
+from semrouter_memory.app import pipelines
+from semrouter_memory.app.adapters import Adapters, Store, memory_writer, owner_indexes_of
+from semrouter_memory.app.management import new_memory_id
 from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.config import Config, MemoryConfig, OwnerIndexConfig
-from semrouter_memory.evaluation.playing import PlayClock, played_adapters
-from semrouter_memory.evaluation.running import models_of
+from semrouter_memory.evaluation.running import PlayClock, models_of, played_adapters
+from semrouter_memory.exchange.turns import ExchangeSettings
+from semrouter_memory.manage.explaining import Explainer
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.model import (
     Candidate,
@@ -116,6 +118,11 @@ class Recalling:
             redact=Redaction,
             config=Config().management,
             state=adapters.state,
+            explainer=Explainer(
+                recall=self.recaller,
+                settings=ExchangeSettings(self.config, max_body_bytes=1 << 20, max_answer_bytes=1 << 20),
+                clock=adapters.clock,
+            ),
         )
 
     async def ask(
@@ -126,12 +133,16 @@ class Recalling:
         scope: Scope = ALICE,
         types: frozenset[MemoryType] | None = None,
         others: tuple[OtherOwner, ...] = (),
+        session: str = "",
         loop_key: str = "",
         continues_loop: bool = False,
     ) -> RecallResult:
         config = self.config
         options = RecallOptions(
-            limit=config.default_retrieval_limit, threshold=config.default_similarity_threshold, types=types
+            limit=config.default_retrieval_limit,
+            threshold=config.default_similarity_threshold,
+            types=types,
+            session=session,
         )
         request = RecallRequest(
             scope=scope,
@@ -173,7 +184,7 @@ async def recalling(
         behind = store or played.store
         indexes = owner_indexes_of(config, behind, versions, clock=played.clock, on_error=errors.append)
         exits.push_async_callback(indexes.close)
-        writer = announcing_writer(behind, indexes)
+        writer = memory_writer(behind, indexes, embedder)
         adapters = replace(
             played,
             store=behind,

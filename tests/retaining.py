@@ -217,6 +217,7 @@ class Bench:
         answer: str = "Noted.",
         tools: tuple[ToolUse, ...] = (),
         ends: bool = False,
+        agent: str = "",
     ) -> Appended | None:
         self.clock.step(seconds=1)
         return self.retainer.intake.accept(
@@ -229,6 +230,7 @@ class Bench:
                 request_id=f"r{self.clock.now().timestamp()}",
                 tools=tools,
                 ends_session=ends,
+                agent=agent,
             )
         )
 
@@ -241,8 +243,8 @@ class Bench:
         await self.retainer.tick()
         await self.work()
 
-    async def memories(self) -> list[Memory]:
-        page = await self.store.page(ALICE, limit=100, now=self.clock.now())
+    async def memories(self, scope: Scope = ALICE) -> list[Memory]:
+        page = await self.store.page(scope, limit=100, now=self.clock.now())
         return list(page.memories)
 
     async def episodes(self) -> list[Memory]:

@@ -21,7 +21,7 @@ from typing import TypeVar
 import pytest
 
 from bench.server_process import ServerProcess
-from semrouter_memory.stack import ports
+from semrouter_memory.stack import loopback
 
 _VARIABLE = "SEMROUTER_MEMORY_TEST_SERVERS"
 """The environment leads the workers to the directory that the run's process has made."""
@@ -38,7 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def _draw_ports_of_its_own(worker: int) -> None:
     """Between drawing a port and listening on it, seconds pass, in which another worker could draw the same."""
     share = range(15_000 + 600 * (worker % 8), 15_600 + 600 * (worker % 8))
-    ports._DRAWN = itertools.cycle(random.sample(share, len(share)))
+    loopback._DRAWN = itertools.cycle(random.sample(share, len(share)))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -33,9 +33,9 @@ def _class(label: str) -> str:
     return "kept" if label in KEPT else "untrue" if label in UNTRUE else "other"
 
 
-def model() -> dict[str, Any]:
-    """The weights of the first decision, by words."""
-    return fit(examples(), strength=_STRENGTH, fewest=_FEWEST)
+def model(start: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The weights of the first decision, by words; `start` is that of `fit`."""
+    return fit(examples(), strength=_STRENGTH, fewest=_FEWEST, start=start)
 
 
 def model_in_doubt() -> dict[str, Any]:

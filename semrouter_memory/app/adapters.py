@@ -30,6 +30,7 @@ from semrouter_memory.ports import (
 )
 from semrouter_memory.recall.categories import categories_of
 from semrouter_memory.recall.deadline import OWNER_VERSION
+from semrouter_memory.retain.long_memories import SplittingWriter
 from semrouter_memory.state.in_process import InProcessOwnerLocks, InProcessOwnerVersions
 from semrouter_memory.state.sqlite import SqliteStateStore
 from semrouter_memory.store.collection_admin import CollectionAdmin
@@ -115,8 +116,7 @@ async def connect(
     def failed(error: BaseException) -> None:
         observer.observe(WorkFailed(error))
 
-    embedder = await asyncio.to_thread(OnnxEmbedder.load, memory.embedding, memory.model_directory, truncated=truncated)
-    use_profile(memory.model_directory, embedder.fingerprint)
+    embedder = await asyncio.to_thread(_embedder, memory, truncated)
     await asyncio.to_thread(_make_directory, memory.directory)
     clock = SystemClock()
     if memory.redis.url is None:
@@ -131,7 +131,7 @@ async def connect(
         store=store,
         collections=store.collections,
         documents=store.secondary("knowledge"),
-        writer=announcing_writer(store, indexes),
+        writer=memory_writer(store, indexes, embedder),
         owner_indexes=indexes if memory.owner_index.enabled else None,
         turn_log=sessions.turn_log,
         state=sessions.state,
@@ -154,6 +154,13 @@ async def _store(
     await store.start()
     on_exit.push_async_callback(store.close)
     return store
+
+
+def _embedder(memory: MemoryConfig, truncated: Callable[[int], object]) -> OnnxEmbedder:
+    """The embedding model, with the learned decisions that were fitted for it."""
+    embedder = OnnxEmbedder.load(memory.embedding, memory.model_directory, truncated=truncated)
+    use_profile(memory.model_directory, embedder.fingerprint)
+    return embedder
 
 
 def _make_directory(directory: Path) -> None:
@@ -231,5 +238,6 @@ def owner_indexes_of(
     return IndexCache(store, versions, config=memory.owner_index, clock=clock, on_error=on_error, label=categories_of)
 
 
-def announcing_writer(store: MemoryWriter, indexes: IndexCache) -> AnnouncingWriter:
-    return AnnouncingWriter(store, indexes, label=categories_of)
+def memory_writer(store: MemoryWriter, indexes: IndexCache, embedder: Embedder) -> MemoryWriter:
+    """Splits long memories, and announces writes to the indexes."""
+    return SplittingWriter(AnnouncingWriter(store, indexes, label=categories_of), embedder)

@@ -4,15 +4,17 @@ import secrets
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from datetime import timedelta
 
-from semrouter_memory import __version__
 from semrouter_memory.app.adapters import Adapters
 from semrouter_memory.app.pipelines import knowledge_service
 from semrouter_memory.config import Config, secret
 from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import ConfigurationError, InputFileError
+from semrouter_memory.knowledge.service import KnowledgeService
 from semrouter_memory.maintenance.schedule import MaintenanceScheduler
 from semrouter_memory.manage.backup import Backup
+from semrouter_memory.manage.explaining import Explainer
 from semrouter_memory.manage.http import Readiness, create_operator_api, create_user_api
 from semrouter_memory.manage.operator_routes import OperatorContext
 from semrouter_memory.manage.server import serve_http
@@ -33,6 +35,7 @@ async def serve_management(
     metrics: Callable[[], tuple[bytes, str]],
     recordings: Recordings,
     searcher: VectorSearch,
+    explainer: Explainer,
     on_exit: AsyncExitStack,
 ) -> None:
     """Open both ports.
@@ -40,13 +43,15 @@ async def serve_management(
     Raises:
         ConfigurationError: a port or the operator's token that cannot be had.
     """
-    service = _service(config, adapters, maintenance, deletion, searcher)
+    service = _service(config, adapters, maintenance, deletion, searcher=searcher, explainer=explainer)
+    knowledge = knowledge_service(config.memory.knowledge, adapters)
     users = create_user_api(
         service,
         identity=config.memory.identity,
         config=config.management,
         shared_secret=shared_secret,
         secret_header=config.server.secret_header,
+        knowledge=knowledge,
     )
     on_exit.push_async_callback((await serve_http(users, config.management.listen)).stop)
     if config.management.operator_listen is None:
@@ -58,13 +63,13 @@ async def serve_management(
         token=secret(config.management.operator_token, config.management.operator_token_file),
         readiness=readiness,
         metrics=metrics,
-        context=_operator_context(config, adapters, deletion, recordings),
+        context=_operator_context(adapters, deletion, recordings, knowledge),
     )
     on_exit.push_async_callback((await serve_http(operator, config.management.operator_listen)).stop)
 
 
 def _operator_context(
-    config: Config, adapters: Adapters, deletion: DeletionService, recordings: Recordings
+    adapters: Adapters, deletion: DeletionService, recordings: Recordings, knowledge: KnowledgeService
 ) -> OperatorContext:
     assert adapters.collections is not None
     return OperatorContext(
@@ -73,7 +78,7 @@ def _operator_context(
         deletion=deletion,
         collections=adapters.collections,
         recordings=recordings,
-        knowledge=knowledge_service(config.memory.knowledge, adapters),
+        knowledge=knowledge,
         backup=Backup(
             turn_log=adapters.turn_log, state=adapters.state, store=adapters.store, file_lock=deletion.file_lock
         ),
@@ -90,7 +95,9 @@ def _service(
     adapters: Adapters,
     maintenance: MaintenanceScheduler,
     deletion: DeletionService,
+    *,
     searcher: VectorSearch,
+    explainer: Explainer,
 ) -> MemoryService:
     return MemoryService(
         reader=adapters.store,
@@ -107,6 +114,8 @@ def _service(
         written=maintenance.changed,
         ttl_days=config.memory.ageing.ttl_days,
         searcher=searcher,
+        session_lifetime=timedelta(hours=config.memory.retain.session_memory_hours),
+        explainer=explainer,
     )
 
 
@@ -120,7 +129,6 @@ async def start_recordings(config: Config) -> Recordings:
     recordings = Recordings(
         own,
         directory=config.memory.directory / "recordings",
-        made_by=f"semrouter-memory {__version__}",
         redact=without_secrets,
         identity_headers=frozenset({identity.user_header, *identity.other_headers, identity.session_header}),
         secret_headers=frozenset({config.server.secret_header}),

@@ -24,6 +24,7 @@ from semrouter_memory.errors import TurnLogError, UnavailableError, name_of
 from semrouter_memory.events import OwnerIndexesMeasured, WorkFailed, WorkQueued
 from semrouter_memory.exchange.turns import ExchangeSettings
 from semrouter_memory.maintenance.schedule import MaintenanceScheduler
+from semrouter_memory.manage.explaining import Explainer
 from semrouter_memory.manage.http import Readiness
 from semrouter_memory.model import Scope, SessionKey
 from semrouter_memory.replay.recordings import Recordings
@@ -96,6 +97,7 @@ class App:
         # Here for a start that fails later; below, for the end of a recording while the ports are still open.
         self._exit.push_async_callback(recordings.stop)
         searcher = pipelines.vector_search(memory.recall, adapters)
+        recaller = pipelines.request_phase(memory, adapters, models, maintenance.usage, searcher)
         await serve_management(
             config,
             adapters,
@@ -106,11 +108,11 @@ class App:
             metrics=self._metrics.exposition,
             recordings=recordings,
             searcher=searcher,
+            explainer=Explainer(recall=recaller, settings=_exchange_settings(config), clock=adapters.clock),
             on_exit=self._exit,
         )
         # Before the ports close, so that clients that follow a recording receive its end; after the last exchange.
         self._exit.push_async_callback(recordings.stop)
-        recaller = pipelines.request_phase(memory, adapters, models, maintenance.usage, searcher)
         await asyncio.gather(self._prepare(recaller), models.warm())
         processor = self._processor(adapters, recaller, retainer, recordings, shared_secret)
         # Last, so that it is the first to stop: no new streams come while the rest ends.

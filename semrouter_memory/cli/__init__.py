@@ -14,7 +14,7 @@ from semrouter_memory import __version__
 from semrouter_memory.errors import EXIT_STATUS, MemoryServiceError
 
 _COMMANDS = {
-    "serve": ("serve", "Run the sidecar until SIGTERM or Ctrl-C."),
+    "serve": ("service", "Run the sidecar until SIGTERM or Ctrl-C."),
     "doctor": ("doctor", "Find mistakes in Envoy's configuration and the sidecar's own."),
     "demo": (
         "local",
@@ -22,17 +22,21 @@ _COMMANDS = {
     ),
     "run": ("local", "Start Envoy, the sidecar and a stand-in LLM, and stay up until Ctrl-C."),
     "replay": (
-        "replay",
+        "recordings",
         "Play recordings against a server, as Envoy did, and compare its answers with those that were recorded.",
     ),
-    "record": ("record", "Record what Envoy and a running sidecar say to each other."),
+    "record": ("recordings", "Record what Envoy and a running sidecar say to each other."),
     "compact": ("operator", "Take what was deleted out of the sidecar's files, now."),
     "backup": ("operator", "Copy turn log, state and memories, while the sidecar runs."),
     "model": ("local", "The embedding model's files."),
     "memory": ("memory", "List, search and change stored memories of a running sidecar."),
     "knowledge": ("knowledge", "Documents of an organisation, which its members' requests are answered with."),
+    "mcp": (
+        "mcp",
+        "Give a desktop client the memory's tools: MCP over stdin and stdout, answered by a running sidecar.",
+    ),
     "turns": ("operator", "Turns in the log of a running sidecar, asked at the operator's port."),
-    "config": ("config", "The configuration file."),
+    "config": ("service", "The configuration file."),
     "eval": (
         "eval",
         "Measure the product on your own files of cases (JSON lines); each command's help says what a line holds.",

@@ -64,7 +64,7 @@ def retrieval(
     recall@5 and @10, nDCG@5 and MRR are of the ranking before any cut; recall, precision and false injection are of what
     is injected. A figure with nothing to count, as false injection without negative queries, is null.
     """
-    from semrouter_memory.evaluation.retrieval_command import evaluate  # noqa: PLC0415 - its libraries take a second to load
+    from semrouter_memory.evaluation.retrieval_run import evaluate  # noqa: PLC0415 - its libraries take a second to load
 
     if plot is not None and sweep is False:
         raise typer.BadParameter("--plot draws the sweep; leave --no-sweep out")

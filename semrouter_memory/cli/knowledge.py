@@ -8,18 +8,19 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import httpx
 import typer
 from rich.progress import track
 
 from semrouter_memory.cli.connection import operator_command
-from semrouter_memory.cli.output import AsJson, err, print_json, print_table, report, shown
+from semrouter_memory.cli.output import AsJson, err, print_json, print_objects, report, shown
 from semrouter_memory.errors import InvalidRequestError, NotFoundError
-from semrouter_memory.knowledge.reading import READABLE
 from semrouter_memory.manage.client import OperatorClient
 from semrouter_memory.model import Json
+
+if TYPE_CHECKING:
+    import httpx
 
 app = typer.Typer()
 _knowledge = typer.Typer(
@@ -51,7 +52,6 @@ _COLUMNS = {
     "source": "source",
 }
 """The member of the API's answer in each column."""
-_DAY_CHARS = len("2027-01-01")
 
 Org = Annotated[str, typer.Option("--org", help="The organisation.")]
 DocumentId = Annotated[str, typer.Argument(help="The document's id.")]
@@ -112,7 +112,7 @@ def _list(client: OperatorClient, *, org: Org, as_json: AsJson = False) -> None:
     if as_json:
         print_json(documents)
         return
-    print_table([*_COLUMNS], ([_cell(each, member) for member in _COLUMNS.values()] for each in documents))
+    print_objects(_COLUMNS, documents)
     for each in documents:
         if not each["complete"]:
             err.print(f"{shown(each['source'])} is not complete; add it again")
@@ -172,6 +172,8 @@ def _expanded(source: str) -> Iterator[str]:
     if source.startswith(_URLS):
         yield source
         return
+    from semrouter_memory.knowledge.reading import READABLE  # noqa: PLC0415 - loads what `--help` need not wait for
+
     path = Path(source).expanduser().resolve()
     if not path.is_dir():
         yield str(path)
@@ -194,6 +196,8 @@ def _fetched(source: str) -> _Fetched:
 
 
 def _page(url: str) -> _Fetched:
+    import httpx  # noqa: PLC0415 - same
+
     try:
         response = httpx.get(url, follow_redirects=True, timeout=_FETCH_SECONDS)
         response.raise_for_status()
@@ -204,13 +208,9 @@ def _page(url: str) -> _Fetched:
     return _Fetched(response.content, response.headers.get("content-type", _GENERAL), _last_modified(response))
 
 
-def _last_modified(response: httpx.Response) -> datetime | None:
+def _last_modified(response: "httpx.Response") -> datetime | None:
     try:
         time = parsedate_to_datetime(response.headers["last-modified"])
     except (KeyError, ValueError):
         return None
     return time if time.tzinfo else time.replace(tzinfo=UTC)
-
-
-def _cell(document: Mapping[str, Json], member: str) -> str:
-    return str(document[member])[: _DAY_CHARS if member.endswith("_at") else None]

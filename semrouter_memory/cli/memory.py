@@ -16,7 +16,17 @@ import typer
 
 from semrouter_memory.cli import importing
 from semrouter_memory.cli.connection import user_command
-from semrouter_memory.cli.output import AsJson, err, out, print_json, print_table, report, shown
+from semrouter_memory.cli.output import (
+    AsJson,
+    err,
+    out,
+    print_json,
+    print_objects,
+    print_page,
+    print_table,
+    report,
+    shown,
+)
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.manage.client import MemoryClient
 from semrouter_memory.model import Json, MemoryType
@@ -36,7 +46,6 @@ _COLUMNS = {
 }
 """The member of the API's answer in each column."""
 _OPTIONAL = frozenset({"score", "until"})
-_DAY_CHARS = len("2027-01-01")
 
 Type = Annotated[MemoryType | None, typer.Option("--type", help="Its type.")]
 Types = Annotated[list[MemoryType] | None, typer.Option("--type", help="Only this type; may be repeated.")]
@@ -73,12 +82,7 @@ def _list(
     kinds = [kind.value for kind in types or ()]
     filters = {"goal": goal, "outcome": outcome, "since": since, "until": until}
     page = client.page(limit=limit, cursor=cursor, types=kinds, project_id=project, **filters)
-    if as_json:
-        print_json(page)
-        return
-    _print_memories(page["data"])
-    if page["next_cursor"]:
-        err.print(f"more: --cursor {shown(page['next_cursor'])}")
+    print_page(page, _print_memories, following="cursor", as_json=as_json)
 
 
 @_command("get")
@@ -107,13 +111,7 @@ def _entities(
 ) -> None:
     """List the names in active memories, with the ids of these."""
     page = client.entities(limit=limit, after=after)
-    if as_json:
-        print_json(page)
-        return
-    rows = ([each["name"], ", ".join(each["aliases"]), " ".join(each["memory_ids"])] for each in page["data"])
-    print_table(["name", "aliases", "memories"], rows)
-    if page["next_after"]:
-        err.print(f"more: --after {shown(page['next_after'])}")
+    print_page(page, _print_entities, following="after", as_json=as_json)
 
 
 @_command("end-session")
@@ -148,6 +146,34 @@ def _search(
         print_json(hits)
     else:
         _print_memories(hits)
+
+
+@_command("explain")
+def _explain(
+    client: MemoryClient,
+    *,
+    question: Annotated[str, typer.Argument(help="What the user asks.")],
+    limit: Annotated[
+        int | None, typer.Option(min=1, max=100, help="As in the request; default: as configured.")
+    ] = None,
+    types: Types = None,
+    project: Project = None,
+    threshold: Annotated[float | None, typer.Option(min=-1, max=1, help="The same.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what recall would do with a question: each candidate, and why it was chosen or not."""
+    kinds = [kind.value for kind in types] if types else None
+    told = client.explain(question, limit=limit, types=kinds, project_id=project, threshold=threshold)
+    if as_json:
+        print_json(told)
+        return
+    out.print(f"{told['reason']}, {told['tokens']} tokens; threshold {told['threshold']}, limit {told['limit']}")
+    columns = {name: name for name in ("verdict", "relevance", "similarity", "id", "content")}
+    print_objects(columns, ({**each, "content": _content(each)} for each in told["data"]))
+
+
+def _content(candidate: dict[str, Json]) -> str:
+    return str((candidate["memory"] or {}).get("content", ""))
 
 
 @_command("add")
@@ -309,11 +335,9 @@ def _print_memories(memories: Sequence[dict[str, Json]]) -> None:
         return any(memory.get(member) is not None for memory in memories)
 
     columns = {heading: member for heading, member in _COLUMNS.items() if heading not in _OPTIONAL or is_known(member)}
-    print_table([*columns], ([_cell(memory, member) for member in columns.values()] for memory in memories))
+    print_objects(columns, memories)
 
 
-def _cell(memory: dict[str, Json], member: str) -> str:
-    value = memory.get(member)
-    if isinstance(value, float):
-        return f"{value:.2f}"
-    return str(value or "")[: _DAY_CHARS if member.endswith("_at") else None]
+def _print_entities(entities: Sequence[dict[str, Json]]) -> None:
+    rows = ([each["name"], ", ".join(each["aliases"]), " ".join(each["memory_ids"])] for each in entities)
+    print_table(["name", "aliases", "memories"], rows)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from semrouter_memory.cli.connection import operator_command
-from semrouter_memory.cli.output import AsJson, err, print_json, print_table, report
+from semrouter_memory.cli.output import AsJson, err, print_json, print_objects, print_page, report
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.manage.client import OperatorClient
 from semrouter_memory.model import Json, TurnState
@@ -35,7 +35,7 @@ app.add_typer(_turns, name="turns")
 
 _COLUMNS = {
     "id": "id",
-    "said": "observed_at",
+    "said": "said",
     "user": "user_id",
     "state": "state",
     "attempts": "attempts",
@@ -68,13 +68,11 @@ def _list(
 ) -> None:
     """List turns, newest first, without what was said."""
     page = client.turns(limit=limit, before=before, user=user, states=[each.value for each in state or ()])
-    if as_json:
-        print_json(page)
-        return
-    turns = ({**turn, "observed_at": turn["observed_at"][:19].replace("T", " ")} for turn in page["data"])
-    print_table([*_COLUMNS], ([str(turn[member]) for member in _COLUMNS.values()] for turn in turns))
-    if page["next_before"]:
-        err.print(f"more: --before {page['next_before']}")
+    print_page(page, _print_turns, following="before", as_json=as_json)
+
+
+def _print_turns(turns: Sequence[dict[str, Json]]) -> None:
+    print_objects(_COLUMNS, ({**turn, "said": turn["observed_at"][:19].replace("T", " ")} for turn in turns))
 
 
 @operator_command(_turns, "show")

@@ -1,7 +1,7 @@
 """How commands print."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated
 
 import typer
@@ -13,6 +13,7 @@ from semrouter_memory.model import Json
 
 _PIPE_WIDTH = 240
 _CONTENT_WIDTH = 24
+_DAY_CHARS = len("2027-01-01")
 out = Console(highlight=False, markup=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
 
@@ -30,6 +31,36 @@ def report(value: Json, lines: Iterable[str], *, as_json: bool) -> None:
         return
     for line in lines:
         out.print(shown(line))
+
+
+def print_page(page: Json, show: Callable[[Json], None], *, following: str, as_json: bool) -> None:
+    """Print a page of the API, and how the following one is asked for.
+
+    Args:
+        following: the name of the option; the page's `next_` member has its value.
+    """
+    if as_json:
+        print_json(page)
+        return
+    show(page["data"])
+    if page[f"next_{following}"]:
+        err.print(f"more: --{following} {shown(str(page[f'next_{following}']))}")
+
+
+def print_objects(columns: Mapping[str, str], objects: Iterable[Mapping[str, Json]]) -> None:
+    """Print a table of the API's objects.
+
+    Args:
+        columns: the member in each column, by its heading.
+    """
+    print_table([*columns], ([_cell(each.get(member), member) for member in columns.values()] for each in objects))
+
+
+def _cell(value: Json, member: str) -> str:
+    if isinstance(value, float):
+        return f"{value:.2f}"
+    text = "" if value is None else str(value)
+    return text[:_DAY_CHARS] if member.endswith("_at") else text
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -6,6 +6,7 @@ unknown fields survive. An answer is read incrementally and never changed.
 """
 
 import hashlib
+import json
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, NamedTuple, Protocol
 
-from semrouter_memory.model import Json, MemoryType, Message, PastTurn, Position, Role, ToolUse
+from semrouter_memory.model import Json, MemoryType, Message, OwnerKind, PastTurn, Position, Role, ToolUse
 
 BLOCK_OPEN = "<!-- semrouter-memory:begin -->"
 BLOCK_CLOSE = "<!-- semrouter-memory:end -->"
@@ -25,6 +26,8 @@ class BodySettings:
     """`memory_config` and `memory_context` of a request body; None where the body is silent.
 
     Attributes:
+        limits: memories injected at most of an owner other than the user.
+        shares: part of the token budget that they may take.
         present: the body has at least one of the two fields, so they must be taken out.
         unreadable: names of the settings that cannot be read; what they govern is off for the request.
     """
@@ -37,10 +40,8 @@ class BodySettings:
     session_end: bool | None = None
     user_id: str | None = None
     project_id: str | None = None
-    organisation_limit: int | None = None
-    organisation_share: float | None = None
-    agent_limit: int | None = None
-    agent_share: float | None = None
+    limits: Mapping[OwnerKind, int] = field(default_factory=dict)
+    shares: Mapping[OwnerKind, float] = field(default_factory=dict)
     present: bool = False
     unreadable: tuple[str, ...] = ()
 
@@ -202,6 +203,8 @@ class Codec(Protocol):
 
 _EMPTY = hashlib.sha256().digest()
 
+_DECODER = json.JSONDecoder()
+_VALUE_BEGINS = {"[": ("{", "]"), "{": ('"',)}
 _THINK = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)\s*", re.DOTALL | re.IGNORECASE)
 _THINK_END = re.compile(r"(?:\A|\n)[ \t]*</think(?:ing)?>[ \t]*(?:\n\s*|\Z)", re.IGNORECASE)
 
@@ -228,6 +231,20 @@ def strip_reasoning(text: str) -> str:
     text = _THINK.sub("", text)
     end = _THINK_END.search(text)
     return text[end.end() :] if end else text
+
+
+def json_values(answer: str) -> Iterator[Json]:
+    """The arrays of objects and the objects in a model's answer, whatever text is around them; none from a broken one on."""
+    text, end = strip_reasoning(answer), 0
+    for at, sign in enumerate(text):
+        # As in "see [1]" no value begins.
+        if at < end or sign not in _VALUE_BEGINS or text[at + 1 : at + 40].lstrip()[:1] not in _VALUE_BEGINS[sign]:
+            continue
+        try:
+            value, end = _DECODER.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            return
+        yield value
 
 
 def transcript_hash(messages: Iterable[Message]) -> str:

@@ -56,17 +56,23 @@ def encoded(text: str) -> bytes:
 
 
 def without(found: Sequence[Member], keys: Collection[str]) -> list[Edit]:
-    """Take members out, each with the comma that joined it to a member that stays."""
+    """Take members out."""
+    leaving = [index for index, member in enumerate(found) if member.key in keys]
+    return without_elements([Span(member.start, member.value.end) for member in found], leaving)
+
+
+def without_elements(spans: Sequence[Span], indexes: Collection[int]) -> list[Edit]:
+    """Take elements out of an array, or members out of an object, each with the comma that joined it to one that stays."""
     edits: list[Edit] = []
     stays_before = False
-    for index, member in enumerate(found):
-        if member.key not in keys:
+    for index, span in enumerate(spans):
+        if index not in indexes:
             stays_before = True
         elif stays_before:
-            edits.append(Edit(found[index - 1].value.end, member.value.end))
+            edits.append(Edit(spans[index - 1].end, span.end))
         else:
-            following = found[index + 1].start if index + 1 < len(found) else member.value.end
-            edits.append(Edit(member.start, following))
+            following = spans[index + 1].start if index + 1 < len(spans) else span.end
+            edits.append(Edit(span.start, following))
     return edits
 
 
@@ -117,21 +123,6 @@ def into_value(raw: bytes, value: Span, block: str, *, part_type: str | None = N
             return [into_parts(raw, value, part_type, block)]
         case _:
             return []
-
-
-def without_elements(spans: Sequence[Span], indexes: Collection[int]) -> list[Edit]:
-    """Take elements out of an array, each with the comma that joined it to one that stays."""
-    edits: list[Edit] = []
-    stays_before = False
-    for index, span in enumerate(spans):
-        if index not in indexes:
-            stays_before = True
-        elif stays_before:
-            edits.append(Edit(spans[index - 1].end, span.end))
-        else:
-            following = spans[index + 1].start if index + 1 < len(spans) else span.end
-            edits.append(Edit(span.start, following))
-    return edits
 
 
 def with_texts(raw: bytes, array: Span, key: str, texts: Mapping[int, str]) -> list[Edit]:

@@ -99,51 +99,33 @@ class _Budget:
         return output
 
 
-class _Inflater:
-    """One zlib stream of a known format."""
+class _Compressed:
+    """One zlib stream of a known format, or one zstd frame.
 
-    def __init__(self, window_bits: int, budget: _Budget) -> None:
-        self._stream = zlib.decompressobj(window_bits)
+    Args:
+        decompressor: of either library.
+    """
+
+    def __init__(self, decompressor: "zlib._Decompress | zstd.ZstdDecompressor", budget: _Budget) -> None:
+        self._decompressor = decompressor
         self._budget = budget
 
     @property
     def ended(self) -> bool:
-        return self._stream.eof
+        return self._decompressor.eof
 
     @property
     def rest(self) -> bytes:
         """What came after the stream's end."""
-        return self._stream.unused_data
+        return self._decompressor.unused_data
 
     def decode(self, data: bytes) -> bytes:
         if self.ended:
             return b""
         try:
             # One byte more than allowed tells that there is more; 0 would mean no limit.
-            return self._budget.spend(self._stream.decompress(data, self._budget.left + 1))
-        except zlib.error:
-            raise BodyError("the body's compressed data is damaged") from None
-
-
-class _ZstdFrame:
-    """One zstd frame."""
-
-    def __init__(self, budget: _Budget) -> None:
-        self._stream = zstd.ZstdDecompressor(options=_ZSTD_OPTIONS)
-        self._budget = budget
-
-    @property
-    def ended(self) -> bool:
-        return self._stream.eof
-
-    @property
-    def rest(self) -> bytes:
-        return self._stream.unused_data
-
-    def decode(self, data: bytes) -> bytes:
-        try:
-            return self._budget.spend(self._stream.decompress(data, self._budget.left + 1))
-        except zstd.ZstdError:
+            return self._budget.spend(self._decompressor.decompress(data, self._budget.left + 1))
+        except (zlib.error, zstd.ZstdError):
             raise BodyError("the body's compressed data is damaged") from None
 
 
@@ -156,13 +138,13 @@ class _Members:
     """
 
     def __init__(
-        self, budget: _Budget, make: Callable[[], _Inflater | _ZstdFrame], magic: re.Pattern[bytes], magic_bytes: int
+        self, budget: _Budget, make: Callable[[], _Compressed], magic: re.Pattern[bytes], magic_bytes: int
     ) -> None:
         self._budget = budget
         self._make = make
         self._magic = magic
         self._magic_bytes = magic_bytes
-        self._member: _Inflater | _ZstdFrame | None = make()
+        self._member: _Compressed | None = make()
         self._between = b""
 
     def decode(self, data: bytes) -> bytes:
@@ -188,11 +170,11 @@ class _Members:
 
 
 def _gzip(budget: _Budget) -> Decoder:
-    return _Members(budget, lambda: _Inflater(_GZIP, budget), _GZIP_MAGIC, 2)
+    return _Members(budget, lambda: _Compressed(zlib.decompressobj(_GZIP), budget), _GZIP_MAGIC, 2)
 
 
 def _zstd(budget: _Budget) -> Decoder:
-    return _Members(budget, lambda: _ZstdFrame(budget), _ZSTD_MAGIC, 4)
+    return _Members(budget, lambda: _Compressed(zstd.ZstdDecompressor(options=_ZSTD_OPTIONS), budget), _ZSTD_MAGIC, 4)
 
 
 class _Deflate:
@@ -201,7 +183,7 @@ class _Deflate:
     def __init__(self, budget: _Budget) -> None:
         self._budget = budget
         self._head = b""
-        self._stream: _Inflater | None = None
+        self._stream: _Compressed | None = None
 
     def decode(self, data: bytes) -> bytes:
         self._budget.begin_piece()
@@ -209,7 +191,8 @@ class _Deflate:
             self._head += data
             if len(self._head) < _ZLIB_HEADER_BYTES:
                 return b""
-            self._stream = _Inflater(_ZLIB if _is_zlib(self._head) else _RAW_DEFLATE, self._budget)
+            window_bits = _ZLIB if _is_zlib(self._head) else _RAW_DEFLATE
+            self._stream = _Compressed(zlib.decompressobj(window_bits), self._budget)
             data, self._head = self._head, b""
         return self._stream.decode(data)
 

@@ -8,9 +8,10 @@ is as good as absent. Only names from the tables here leave this module, never w
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Flag, auto
+from functools import partial
 from typing import Any, TypeVar
 
-from semrouter_memory.model import Json, MemoryType, Position
+from semrouter_memory.model import Json, MemoryType, OwnerKind, Position
 
 _T = TypeVar("_T")
 
@@ -40,6 +41,7 @@ class Setting:
 
     Attributes:
         attribute: its name in `BodySettings` or `RouteSettings`.
+        kind: whose it is, where the attribute maps kinds of owners to values.
         value: the checked value of parsed JSON; raises `ValueError`.
         parse: a route's text as JSON would have it; raises `ValueError` or `KeyError`.
     """
@@ -48,6 +50,7 @@ class Setting:
     governs: Governs
     value: Callable[[Json], Any]
     parse: Callable[[str], Json] = str
+    kind: OwnerKind | None = None
 
     def from_text(self, text: str) -> Any:
         """The checked value of a route's text."""
@@ -70,16 +73,13 @@ def _limit(value: Json) -> int:
     return int(value)
 
 
-def _threshold(value: Json) -> float:
-    if type(value) not in (int, float) or not -1.0 <= value <= 1.0:
+def _at_most_one(value: Json, *, least: float) -> float:
+    if type(value) not in (int, float) or not least <= value <= 1.0:
         raise ValueError
     return float(value)
 
 
-def _share(value: Json) -> float:
-    if type(value) not in (int, float) or not 0.0 <= value <= 1.0:
-        raise ValueError
-    return float(value)
+_threshold, _share = partial(_at_most_one, least=-1.0), partial(_at_most_one, least=0.0)
 
 
 def _switch(text: str) -> bool:
@@ -97,11 +97,9 @@ _AUTO_STORE = Setting("auto_store", Governs.WRITING, _of_type(bool), _switch)
 _LIMIT = Setting("retrieval_limit", Governs.READING, _limit, int)
 _THRESHOLD = Setting("similarity_threshold", Governs.READING, _threshold, float)
 _TYPES = Setting("memory_types", Governs.READING, _types, lambda text: text.split(","))
-_SHARES = {
-    "org-limit": Setting("organisation_limit", Governs.READING, _limit, int),
-    "org-share": Setting("organisation_share", Governs.READING, _share, float),
-    "agent-limit": Setting("agent_limit", Governs.READING, _limit, int),
-    "agent-share": Setting("agent_share", Governs.READING, _share, float),
+_OTHER_KINDS = (OwnerKind.ORGANISATION, OwnerKind.AGENT)
+_BOUNDS = {f"{kind}-limit": Setting("limits", Governs.READING, _limit, int, kind) for kind in _OTHER_KINDS} | {
+    f"{kind}-share": Setting("shares", Governs.READING, _share, float, kind) for kind in _OTHER_KINDS
 }
 
 BODY: Mapping[str, Mapping[str, Setting]] = {
@@ -116,7 +114,7 @@ BODY: Mapping[str, Mapping[str, Setting]] = {
             Setting("session_end", Governs.ITSELF, _of_type(bool)),
         )
     }
-    | {name.replace("-", "_"): setting for name, setting in _SHARES.items()},
+    | {name.replace("-", "_"): setting for name, setting in _BOUNDS.items()},
     CONTEXT: {
         # In doubt who the user is, or what the conversation belongs to.
         each.attribute: each
@@ -134,9 +132,8 @@ ROUTE: Mapping[str, Setting] = {
     f"{ROUTE_PREFIX}threshold": _THRESHOLD,
     f"{ROUTE_PREFIX}tool-result-tokens": Setting("tool_result_tokens", Governs.READING, _limit, int),
     f"{ROUTE_PREFIX}position": Setting("position", Governs.READING, Position, str.lower),
-    f"{ROUTE_PREFIX}org": Setting("organisation", Governs.BOTH, _of_type(str)),
-    f"{ROUTE_PREFIX}agent": Setting("agent", Governs.BOTH, _of_type(str)),
-    **{f"{ROUTE_PREFIX}{name}": setting for name, setting in _SHARES.items()},
+    **{f"{ROUTE_PREFIX}{kind}": Setting("owners", Governs.BOTH, _of_type(str), kind=kind) for kind in _OTHER_KINDS},
+    **{f"{ROUTE_PREFIX}{name}": setting for name, setting in _BOUNDS.items()},
 }
 
 _GOVERNS = {name: setting.governs for name, setting in ROUTE.items()} | {
@@ -163,7 +160,7 @@ def body_values(body: Mapping[str, Json]) -> tuple[dict[str, Any], tuple[str, ..
                 if setting is None:
                     read.unreadable[f"{field}.{UNKNOWN}"] = None
                 elif value is not None:
-                    read.take(setting.attribute, setting.value, value, f"{field}.{name}")
+                    read.take(setting, setting.value, value, f"{field}.{name}")
         elif given is not None:
             read.unreadable[field] = None
     return read.values, tuple(read.unreadable)
@@ -180,7 +177,7 @@ def route_values(metadata: Mapping[str, str], other: Iterable[str] = ()) -> tupl
     for name, text in metadata.items():
         setting = ROUTE.get(name)
         if setting is not None:
-            read.take(setting.attribute, setting.from_text, text, name)
+            read.take(setting, setting.from_text, text, name)
         elif name.startswith(ROUTE_PREFIX) and name not in others:
             read.unreadable[f"{ROUTE_PREFIX}{UNKNOWN}"] = None
     return read.values, tuple(read.unreadable)
@@ -193,8 +190,13 @@ class _Reader:
         self.values: dict[str, Any] = {}
         self.unreadable: dict[str, None] = {}
 
-    def take(self, attribute: str, convert: Callable[[Any], Any], raw: Any, name: str) -> None:
+    def take(self, setting: Setting, convert: Callable[[Any], Any], raw: Any, name: str) -> None:
         try:
-            self.values[attribute] = convert(raw)
+            value = convert(raw)
         except (ValueError, KeyError):
             self.unreadable[name] = None
+            return
+        if setting.kind is None:
+            self.values[setting.attribute] = value
+        else:
+            self.values.setdefault(setting.attribute, {})[setting.kind] = value

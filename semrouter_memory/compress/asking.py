@@ -4,15 +4,16 @@ Strategy: the model may merge, drop and name; it may not invent. Every number an
 state or in the turns it was shown, and every fact that the rules know stays, unless the answer says it.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from semrouter_memory.codec.base import strip_block, strip_reasoning
+from semrouter_memory.codec.base import json_values, strip_block
 from semrouter_memory.codec.untrusted import one_line
-from semrouter_memory.compress.reading import checkable, content_terms
-from semrouter_memory.compress.state import ConversationState, EntryKind, StateEntry, state_text
+from semrouter_memory.compress.state import ConversationState, EntryKind, StateEntry, content_terms, state_text
+from semrouter_memory.language.names import capitalised
+from semrouter_memory.language.scripts import CJK
+from semrouter_memory.language.terms import terms
 from semrouter_memory.model import ChatMessage, Json, LoggedTurn
 
 _MAX_TURN_CHARS = 2_000
@@ -46,31 +47,37 @@ def rewritten(
     answer: str, state: ConversationState, turns: Sequence[LoggedTurn], at: datetime
 ) -> ConversationState | None:
     """The state that the model's answer describes; None when it is no such JSON object, or says nothing."""
-    found = _json_object(strip_reasoning(answer))
+    found = next((value for value in json_values(answer) if isinstance(value, dict)), None)
     if found is None:
         return None
-    said = checkable(state_text(state)) | checkable(" ".join(entry.statement for entry in state.entries))
+    said = _checkable(state_text(state)) | _checkable(" ".join(entry.statement for entry in state.entries))
     for turn in turns:
         said |= _spoken(f"{turn.user_text} {turn.assistant_text}")
-    entries = [entry for entry in _entries(found, at) if checkable(f"{entry.key} {entry.text}") <= said]
+    entries = [entry for entry in _entries(found, at) if _checkable(f"{entry.key} {entry.text}") <= said]
     if not entries:
         return None
     topic = _text(found.get("topic"))
     known = [entry for entry in state.entries if _stays(entry, entries)]
-    return replace(state, entries=(*known, *entries), topic=topic if checkable(topic) <= said else "")
+    return replace(state, entries=(*known, *entries), topic=topic if _checkable(topic) <= said else "")
+
+
+def _checkable(text: str) -> set[str]:
+    """The parts of a text that can be looked for elsewhere: numbers, names and Chinese words."""
+    found = {term for term in terms(text) if CJK.match(term) or any(map(str.isdigit, term))}
+    return found | {name.lower() for name in capitalised(text)}
 
 
 def _spoken(text: str) -> set[str]:
     """Everything in a text that an answer could be checked for; a sentence's first word may be a name too."""
-    return checkable(text) | checkable(" " + text.title()) | set(content_terms(text))
+    return _checkable(text) | {word.lower() for word in capitalised(" " + text.title())} | set(content_terms(text))
 
 
 def _stays(entry: StateEntry, new: Sequence[StateEntry]) -> bool:
     """Facts stay unless they are said; what was decided and what is open is the model's to say."""
     if entry.kind not in (EntryKind.VALUE, EntryKind.FACT):
         return False
-    terms = set(content_terms(f"{entry.key} {entry.text}")) | checkable(entry.text)
-    return not any(terms <= set(content_terms(text)) | checkable(text) for text in (f"{n.key} {n.text}" for n in new))
+    terms = set(content_terms(f"{entry.key} {entry.text}")) | _checkable(entry.text)
+    return not any(terms <= set(content_terms(text)) | _checkable(text) for text in (f"{n.key} {n.text}" for n in new))
 
 
 def _entries(found: dict[str, Json], at: datetime) -> Iterator[StateEntry]:
@@ -92,13 +99,3 @@ def _text(value: Json) -> str:
         value = str(value)
     text = one_line(strip_block(value)) if isinstance(value, str) else ""
     return text if len(text) <= _MAX_TEXT_CHARS else ""
-
-
-def _json_object(answer: str) -> dict[str, Json] | None:
-    """The answer, or what stands between its first and last brace."""
-    start, end = answer.find("{"), answer.rfind("}")
-    try:
-        found = json.loads(answer[start : end + 1]) if 0 <= start < end else None
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None

@@ -12,9 +12,8 @@ from datetime import timedelta
 
 from semrouter_memory.codec.base import strip_block
 from semrouter_memory.compress import asking, record
-from semrouter_memory.compress.reading import is_question
 from semrouter_memory.compress.record import Covered
-from semrouter_memory.compress.state import ConversationState, fitting, folded, learned, render
+from semrouter_memory.compress.state import ConversationState, fitting, folded, is_question, learned, render
 from semrouter_memory.config import CompressionConfig
 from semrouter_memory.errors import ModelUnavailableError, UnavailableError
 from semrouter_memory.events import StoreFailed, WorkFailed

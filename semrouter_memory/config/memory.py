@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from semrouter_memory.config.section import HeaderName, HostAndPort, Percent, Section
-from semrouter_memory.model import MemoryType, Position
+from semrouter_memory.model import MemoryType, OwnerKind, Position
 
 
 class MilvusConfig(Section):
@@ -37,7 +37,7 @@ class EmbeddingConfig(Section):
     max_tokens: int = Field(
         256,
         ge=8,
-        description="tokens that the model reads of a text, special ones included; longer memories are refused, longer queries are cut",
+        description="tokens that the model reads of a text, special ones included; longer memories are searched by their passages, longer queries are cut",
     )
     threads: int = Field(1, ge=1, description="inference threads; 1 is the fastest for short queries")
 
@@ -143,6 +143,11 @@ class RecallConfig(Section):
     )
     max_query_chars: int = Field(4000, ge=16, description="longer queries are cut before they are embedded")
 
+    @property
+    def shares(self) -> dict[OwnerKind, ShareConfig]:
+        """Of each kind of owners besides users."""
+        return {OwnerKind.ORGANISATION: self.organisation, OwnerKind.AGENT: self.agent}
+
 
 class OwnerIndexConfig(Section):
     """In-memory indexes of the memories of recently active users."""
@@ -172,6 +177,11 @@ class RetainConfig(Section):
     )
     context_turns: int = Field(5, ge=0, description="earlier turns that the memory_extraction model gets as context")
     session_idle_seconds: float = Field(300, gt=0, description="idle time after which a session ends")
+    session_memory_hours: float = Field(
+        24,
+        gt=0,
+        description="hours after which a memory that holds within a session expires, if the session has not ended",
+    )
     turn_retention_days: float = Field(7, gt=0, description="days after which the text of finished turns is deleted")
     workers: int = Field(2, ge=1, description="sessions that are extracted concurrently")
     max_queue: int = Field(1000, ge=1, description="sessions queued in the process; further ones wait in the turn log")
@@ -182,6 +192,10 @@ class RetainConfig(Section):
     retry_max_seconds: float = Field(900, gt=0, description="upper bound on the back-off")
     max_turn_chars: int = Field(64_000, ge=256, description="bound on a message in the turn log; longer ones are cut")
     episodes: bool = Field(default=True, description="write one episodic memory at the end of a session")
+    agent_lessons: bool = Field(
+        default=False,
+        description="on: at the end of a session, store what an agent learned in its run for the agent that the request names, for all of its users; nothing that users say, and nothing about a person",
+    )
     drift_similarity: Percent = Field(
         0.2,
         description="similarity to the turns before, below which the topic has changed and the memory_extraction model is asked",
@@ -257,7 +271,7 @@ class CompressionConfig(Section):
 
 
 class KnowledgeConfig(Section):
-    """Documents of organisations. Searched only for requests that carry an organisation."""
+    """Documents of organisations and users. An organisation's are searched for requests that carry it, a user's for their own."""
 
     passage_tokens: int = Field(
         256, ge=32, description="tokens of a passage with its headings; no more than the embedding model reads"
@@ -267,6 +281,9 @@ class KnowledgeConfig(Section):
     )
     max_passages: int = Field(
         3_000, ge=1, le=3_000, description="bound on the passages of a document; a larger one is refused"
+    )
+    user_documents: bool = Field(
+        default=False, description="on: users add documents of their own, which their requests search"
     )
     limit: int = Field(3, ge=0, description="bound on the passages in a request; 0: documents are not searched")
     token_budget: int = Field(

@@ -89,7 +89,9 @@ class ManagementConfig(Section):
     )
     operator_token_file: Path | None = Field(None, description="file that holds the token")
     max_content_chars: int = Field(
-        8_000, ge=16, description="bound on one memory's text; memory.embedding.max_tokens is another, in tokens"
+        8_000,
+        ge=16,
+        description="bound on one memory's text; one that is longer than the embedding model reads is found by its passages",
     )
     max_metadata_bytes: int = Field(8_192, ge=256, description="bound on what a caller attaches to one memory")
     max_body_bytes: int = Field(1024 * 1024, ge=1024, description="larger requests are refused with 413")

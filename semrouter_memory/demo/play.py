@@ -20,9 +20,8 @@ from rich.markup import escape
 
 from semrouter_memory.codec.base import BLOCK_CLOSE, BLOCK_OPEN
 from semrouter_memory.errors import ConfigurationError
-from semrouter_memory.stack.http import local_client
 from semrouter_memory.stack.llm import StandInLlm, served
-from semrouter_memory.stack.ports import chosen_ports
+from semrouter_memory.stack.loopback import chosen_ports, local_client
 from semrouter_memory.stack.progress import steps
 from semrouter_memory.stack.run_directory import LOCK, locked
 from semrouter_memory.stack.stack import Stack, StackOptions

@@ -16,8 +16,8 @@ from semrouter_memory.doctor.finding import MIB, Finding, Severity, found
 from semrouter_memory.doctor.gateway import HttpFilterChain
 from semrouter_memory.doctor.node import Node
 from semrouter_memory.errors import ConfigurationError
+from semrouter_memory.sockets import is_local
 from semrouter_memory.store.location import LiteFile, locate
-from semrouter_memory.transport.server import is_local
 
 ENVOY: tuple[Callable[[CheckContext], Iterable[Finding]], ...] = (
     memory_filters.all_is_in_the_file,

@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import cache
 from typing import Any, TypeVar
 
 _T = TypeVar("_T")
@@ -42,7 +43,7 @@ class Node:
         node = self
         for name in names:
             fields = node.fields
-            value = fields.get(name, fields.get(re.sub("_(.)", lambda found: found[1].upper(), name)))
+            value = fields.get(name, fields.get(_camel_case(name)))
             node = node._child(value, f"{node.path}.{name}" if node.path else name)
         return node
 
@@ -127,3 +128,9 @@ class Node:
 def first(nodes: Sequence[Node]) -> Node:
     """The first node that is not missing; the last of them when all are."""
     return next((node for node in nodes if node), nodes[-1])
+
+
+@cache
+def _camel_case(name: str) -> str:
+    """Envoy's other spelling of a field's name. The names are those that the checks know."""
+    return re.sub("_(.)", lambda found: found[1].upper(), name)

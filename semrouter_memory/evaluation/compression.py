@@ -3,10 +3,14 @@
 The service's own exchange and codecs handle every turn and every question.
 """
 
+import random
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
-from typing import cast
+from functools import cache
+from importlib import resources
+from typing import Any, cast
 
 import orjson
 from rich.console import Console
@@ -17,10 +21,17 @@ from semrouter_memory.app.adapters import Adapters
 from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.codec.chat import ChatCodec
 from semrouter_memory.config import MemoryConfig
-from semrouter_memory.evaluation.cases import read_cases, write_json
-from semrouter_memory.evaluation.long_talk import PlantedFact, Talk, long_talk
-from semrouter_memory.evaluation.playing import PlayClock, played_adapters, work
-from semrouter_memory.evaluation.running import EvalOptions, embedder_of, models_of, table_of, tracked
+from semrouter_memory.evaluation.cases import CaseTurn, LowerCased, Text, case_of, read_cases, write_json
+from semrouter_memory.evaluation.running import (
+    EvalOptions,
+    PlayClock,
+    embedder_of,
+    models_of,
+    played_adapters,
+    table_of,
+    tracked,
+    work,
+)
 from semrouter_memory.exchange.events import (
     BodyMode,
     Headers,
@@ -46,6 +57,31 @@ _NEXT = "Can you put everything together for me?"
 """A question that names nothing, so that only what is in the context by itself counts."""
 _TURN_TIME = timedelta(minutes=1)
 _PATIENCE_MS = 60_000
+_SEED = 7
+
+
+@dataclass(frozen=True, slots=True)
+class PlantedFact:
+    """Something the user says once.
+
+    Attributes:
+        any_of: one of these must be in what the model is given.
+        question: what the user asks when they need it.
+    """
+
+    about: str
+    any_of: tuple[LowerCased, ...]
+    said: Text = ""
+    question: Text = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Talk:
+    """A conversation and what must not get lost in it; one line of a file."""
+
+    id: str
+    turns: tuple[CaseTurn, ...]
+    should_remember: tuple[PlantedFact, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,3 +266,39 @@ def _print_missing(console: Console, measured: Sequence[Measured]) -> None:
     for one in measured:
         if missing := [fact.about for fact in one.facts if not (fact.in_context or fact.when_asked)]:
             console.print(f"{one.id}: not in the context: {', '.join(missing)}", markup=False)
+
+
+# -- the made conversation ---------------------------------------------------------------------------------------------
+
+
+def long_talk(turns: int) -> Talk:
+    """A conversation of so many turns, the same in every run; the facts are spread over its first four fifths."""
+    draw = random.Random(_SEED)  # noqa: S311 - the same words in every run are wanted
+    words = _words()
+    told = [case_of(PlantedFact, fact) for fact in words["facts"]]
+    facts = told[: max(1, min(len(told), turns // 2))]
+    planted = {2 + round(at * 0.8 * turns / len(facts)): fact for at, fact in enumerate(facts)}
+    return Talk(
+        id=f"long-{turns}",
+        turns=tuple(_turn(draw, words, planted.get(number)) for number in range(1, turns + 1)),
+        should_remember=tuple(fact for number, fact in sorted(planted.items()) if number <= turns),
+    )
+
+
+@cache
+def _words() -> dict[str, Any]:
+    """Facts, and what people say between them: questions, remarks, half-sentences, answers with figures that are not needed later."""
+    return tomllib.loads(resources.files("semrouter_memory.evaluation").joinpath("long_talk.toml").read_text("utf-8"))
+
+
+def _turn(draw: random.Random, words: dict[str, Any], fact: PlantedFact | None) -> CaseTurn:
+    asked = _said(draw, words, "asked")
+    user = f"{fact.said} {asked}" if fact else asked
+    return CaseTurn(user, f"{_said(draw, words, 'answered')} {_said(draw, words, 'added')}")
+
+
+def _said(draw: random.Random, words: dict[str, Any], kind: str) -> str:
+    place, other = draw.sample(words["places"], 2)
+    template = draw.choice(words[kind])
+    thing, time = draw.choice(words["things"]), draw.choice(words["times"])
+    return str(template.format(place=place, other=other, thing=thing, time=time, n=draw.randint(2, 9)))

@@ -1,14 +1,6 @@
 """Plays conversations through the service's retainer, and compares what is remembered with what should be.
 
-A line of a file:
-
-    {"id": "...", "turns": [{"user": "...", "assistant": "..."}, ...],
-     "should_remember": [{"about": "...", "any_of": ["lower-case substring", ...]}],
-     "should_not_remember": ["lower-case substring", ...]}
-
-Each conversation is one session of a separate user. After it has ended, each `should_remember` must have an active memory
-that contains one of `any_of`, and no active memory may contain a text of `should_not_remember`; case does not count.
-Superseded memories are history: they are not recalled, so they count for neither.
+The command's help says what a line holds. Superseded memories are history: they are not recalled, so they count for neither.
 """
 
 from collections.abc import Sequence
@@ -24,8 +16,16 @@ from semrouter_memory.app.adapters import Adapters
 from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.config import MemoryConfig
 from semrouter_memory.evaluation.cases import CaseTurn, LowerCased, Wanted
-from semrouter_memory.evaluation.playing import FailureRecorder, PlayClock, turn_of, work
-from semrouter_memory.evaluation.running import EvalOptions, one_by_one, play_files, table_of
+from semrouter_memory.evaluation.running import (
+    EvalOptions,
+    FailureRecorder,
+    PlayClock,
+    one_by_one,
+    play_files,
+    table_of,
+    turn_of,
+    work,
+)
 from semrouter_memory.model import Json, Reach, Scope, SessionKey
 from semrouter_memory.store.in_memory import InMemoryStore
 

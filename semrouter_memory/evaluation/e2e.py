@@ -1,17 +1,6 @@
 """Plays sessions through the service's pipelines, asks questions in new conversations, and judges what is injected.
 
-A line of a file is one user:
-
-    {"id": "u-1",
-     "sessions": [{"at": "2026-03-15T10:00:00Z", "turns": [{"user": "...", "assistant": "..."}, ...]}, ...],
-     "questions": [{"id": "q1", "at": "2026-04-02T09:00:00Z", "kind": "direct", "text": "...",
-                    "history": [{"role": "user", "content": "..."}, ...],
-                    "any_of": ["lower-case text", ...], "none_of": [...], "answer": "..."}, ...]}
-
-A question with `any_of` is answered when the injected text contains one of them, and misled when it contains a text of
-`none_of`. A question with `answer` is scored by its coverage: the share of the answer's content words that are injected.
-A question with neither wants nothing: it is quiet when nothing is injected. `history`, `any_of`, `none_of` and `answer`
-may be left out.
+The command's help says what a line holds, and how a question is scored.
 
 The turn log, the retainer, the store (Milvus Lite on a temporary file), the owner index and the recaller are the service's
 own; the clock follows the file. Questions are asked after the last session and are not stored. Recall has a long deadline,
@@ -37,9 +26,19 @@ from semrouter_memory.config import MemoryConfig
 from semrouter_memory.deletion.lineage import all_memories
 from semrouter_memory.evaluation.cases import CaseTurn, History, LowerCasedTexts, Time
 from semrouter_memory.evaluation.cases import Text as CaseText
-from semrouter_memory.evaluation.playing import PlayClock, throwaway_adapters, turn_of, work
 from semrouter_memory.evaluation.retrieval_run import PATIENCE_MS, request_of
-from semrouter_memory.evaluation.running import EvalOptions, play_files, share, table_of, tracked
+from semrouter_memory.evaluation.running import (
+    EvalOptions,
+    PlayClock,
+    play_files,
+    print_failures,
+    share,
+    table_of,
+    throwaway_adapters,
+    tracked,
+    turn_of,
+    work,
+)
 from semrouter_memory.model import Hit, Json, Memory, Scope, SessionKey
 from semrouter_memory.ports import Embedder
 from semrouter_memory.recall.render import line
@@ -315,9 +314,7 @@ def print_figures(console: Console, file: str, judged: Sequence[JudgedQuestion],
     console.print(table)
     lost = _count_lost(judged)
     console.print(f"lost: {', '.join(f'{name} {lost[name]}' for name in MissStage)}")
-    if failed := Counter(each.failed for each in judged if each.failed):
-        reasons = ", ".join(f"{reason}: {count}" for reason, count in failed.items())
-        console.print(f"[red]Failed, and counted as nothing injected: {reasons}[/red]")
+    print_failures(console, (each.failed for each in judged))
 
 
 def print_misses(console: Console, judged: Sequence[JudgedQuestion]) -> None:

@@ -1,11 +1,6 @@
 """Measures documents: whether the right paragraph is found, and how fast they are added.
 
-A line of a file:
-
-    {"title": "Handbook", "text": "...", "questions": ["How many days of vacation do we get?", ...]}
-
-The text is one paragraph; paragraphs with the same title are one document, in the order of the lines. A question without an answer
-in any paragraph has a line without text.
+The command's help says what a line holds.
 """
 
 import time
@@ -20,8 +15,7 @@ from semrouter_memory.app.adapters import Adapters
 from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.config import MemoryConfig
 from semrouter_memory.errors import ConfigurationError
-from semrouter_memory.evaluation.playing import has_milvus_lite, throwaway_adapters
-from semrouter_memory.evaluation.running import EvalOptions, play_files, share, table_of, tracked
+from semrouter_memory.evaluation.running import EvalOptions, play_files, share, table_of, throwaway_adapters, tracked
 from semrouter_memory.knowledge.service import Upload
 from semrouter_memory.language.third_person import embedded_text
 from semrouter_memory.model import Hit, Json, OwnerKind, Scope
@@ -29,6 +23,7 @@ from semrouter_memory.ports import Embedder
 from semrouter_memory.recall.documents import DocumentSearch
 from semrouter_memory.recall.query import Query
 from semrouter_memory.recall.query_vectors import QueryVectors
+from semrouter_memory.store.location import has_lite
 
 _OWNER = Scope("evaluation", kind=OwnerKind.ORGANISATION)
 _FIRST = 5
@@ -76,7 +71,7 @@ class KnowledgeRun:
 
 async def evaluate(options: EvalOptions) -> None:
     """The command; see `play_files`. Raises: ConfigurationError: also without Milvus Lite."""
-    if not has_milvus_lite():
+    if not has_lite():
         raise ConfigurationError(
             "documents are measured on Milvus Lite: pip install 'semrouter-memory[lite,knowledge]'"
         )

@@ -1,15 +1,7 @@
 """Plays lifecycle scenarios through the writer that serves, and compares what is known in the end with what should be.
 
-A line of a file:
-
-    {"id": "lc-1", "kind": "update",
-     "candidates": [{"type": "semantic", "content": "...", "at": "2026-03-15T10:00:00Z"}, ...],
-     "active": ["$15,000"], "superseded": ["$10,000"], "max_active": 1}
-
-The candidates are statements in the order in which they are learned, each from a turn of its own, for a separate user.
-Each text of `active` must occur in exactly one active memory, each of `superseded` in exactly one that is history, and
-at most `max_active` memories may be active. A scenario is right when all of that holds. It has a fact wrongly superseded
-when a text of `active` occurs in no active memory.
+The command's help says what a line holds. A scenario has a fact wrongly superseded when a text of `active` occurs in no active
+memory.
 """
 
 from collections import Counter
@@ -27,8 +19,7 @@ from semrouter_memory.app.adapters import Adapters
 from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.config import MemoryConfig
 from semrouter_memory.evaluation.cases import CaseTurn, Time
-from semrouter_memory.evaluation.playing import PlayClock, turn_of
-from semrouter_memory.evaluation.running import EvalOptions, one_by_one, play_files, table_of
+from semrouter_memory.evaluation.running import EvalOptions, PlayClock, one_by_one, play_files, table_of, turn_of
 from semrouter_memory.model import Candidate, Json, MemoryType, Scope
 from semrouter_memory.store.in_memory import InMemoryStore
 

@@ -1,15 +1,6 @@
 """Retrieval cases: what is known of a user, and what should be found for a query; and what is counted. Pure.
 
-A line of a file is one user:
-
-    {"user": "u-1",
-     "memories": [{"id": "m1", "type": "semantic", "content": "...", "created_at": "2026-03-15T10:00:00Z"}, ...],
-     "queries": [{"id": "q1", "kind": "direct", "text": "...", "history": [{"role": "user", "content": "..."}, ...],
-                  "gold": ["m1"], "acceptable": ["m2"]}, ...]}
-
-`gold` names the memories that belong into an answer to the query; none makes the query a negative one, for which nothing
-should be injected. `acceptable` names those that are neither wanted nor wrong. `history`, `acceptable` and a memory's
-`created_at` may be left out or null.
+The command's help says what a line holds.
 
 Of the *ranking* (the best of what recall considered, before any cut) are counted: recall@k, nDCG@5 and the reciprocal
 rank, as means over the queries that have gold. Of what is *injected*: recall the same way; precision over all queries
@@ -111,49 +102,30 @@ class Asked:
     failed: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
-    """The figures of a set of queries; None where there was nothing to count."""
-
-    queries: int
-    recall_at_5: float | None
-    recall_at_10: float | None
-    ndcg_at_5: float | None
-    mrr: float | None
-    injected: "Injected"
+Figures = dict[str, float | None]
+"""By name; None where there was nothing to count."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Injected:
-    """The figures of what a set of queries would have put into their requests."""
-
-    per_query: float | None
-    precision: float | None
-    recall: float | None
-    false_injection: float | None
-
-
-def figures_of(asked: Sequence[Asked]) -> Figures:
+def ranking_figures(asked: Sequence[Asked]) -> Figures:
     with_gold = [each for each in asked if each.query.gold]
-    return Figures(
-        queries=len(asked),
-        recall_at_5=_mean(_found(each, _ranked(each, _TOP)) for each in with_gold),
-        recall_at_10=_mean(_found(each, _ranked(each, 2 * _TOP)) for each in with_gold),
-        ndcg_at_5=_mean(map(_ndcg, with_gold)),
-        mrr=_mean(map(_reciprocal_rank, with_gold)),
-        injected=injected_of(asked),
-    )
+    return {
+        "recall@5": _mean(_found(each, _ranked(each, _TOP)) for each in with_gold),
+        "recall@10": _mean(_found(each, _ranked(each, 2 * _TOP)) for each in with_gold),
+        "ndcg@5": _mean(map(_ndcg, with_gold)),
+        "mrr": _mean(map(_reciprocal_rank, with_gold)),
+    }
 
 
-def injected_of(asked: Sequence[Asked]) -> Injected:
+def injected_figures(asked: Sequence[Asked]) -> Figures:
+    """Of what the queries would have put into their requests."""
     right = sum(len(each.query.gold.intersection(each.injected)) for each in asked)
     wrong = sum(len(_wrong(each)) for each in asked)
-    return Injected(
-        per_query=_mean(len(each.injected) for each in asked),
-        precision=right / (right + wrong) if right + wrong else None,
-        recall=_mean(_found(each, each.injected) for each in asked if each.query.gold),
-        false_injection=_mean(bool(_wrong(each)) for each in asked if not each.query.gold),
-    )
+    return {
+        "per_query": _mean(len(each.injected) for each in asked),
+        "precision": right / (right + wrong) if right + wrong else None,
+        "recall": _mean(_found(each, each.injected) for each in asked if each.query.gold),
+        "false_injection": _mean(bool(_wrong(each)) for each in asked if not each.query.gold),
+    }
 
 
 def by_kind(asked: Sequence[Asked]) -> dict[str, list[Asked]]:
@@ -175,26 +147,24 @@ def step_times(asked: Sequence[Asked]) -> dict[str, dict[str, float]]:
 
 def result_of(file: str, asked: Sequence[Asked]) -> Json:
     """A file's part of the JSON result."""
-    figures = figures_of(asked)
-    injected = figures.injected
     return {
         "file": file,
-        "queries": figures.queries,
-        "recall@5": _rounded(figures.recall_at_5),
-        "recall@10": _rounded(figures.recall_at_10),
-        "ndcg@5": _rounded(figures.ndcg_at_5),
-        "mrr": _rounded(figures.mrr),
-        "injected": {name: _rounded(getattr(injected, name)) for name in injected.__slots__},
-        "kinds": {kind: _of_kind(figures_of(of_kind)) for kind, of_kind in by_kind(asked).items()},
+        "queries": len(asked),
+        **_rounded(ranking_figures(asked)),
+        "injected": _rounded(injected_figures(asked)),
+        "kinds": {
+            kind: {
+                "queries": len(of_kind),
+                **_rounded(
+                    {
+                        "recall@5": ranking_figures(of_kind)["recall@5"],
+                        "injected_recall": injected_figures(of_kind)["recall"],
+                    }
+                ),
+            }
+            for kind, of_kind in by_kind(asked).items()
+        },
         "ms": step_times(asked),
-    }
-
-
-def _of_kind(figures: Figures) -> Json:
-    return {
-        "queries": figures.queries,
-        "recall@5": _rounded(figures.recall_at_5),
-        "injected_recall": _rounded(figures.injected.recall),
     }
 
 
@@ -233,5 +203,5 @@ def _percentiles(ms: Sequence[float]) -> list[float]:
     return [round(float(value), _MS_DIGITS) for value in np.percentile(ms, (50, 95))]
 
 
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, _DIGITS)
+def _rounded(figures: Figures) -> Figures:
+    return {name: None if value is None else round(value, _DIGITS) for name, value in figures.items()}

@@ -46,9 +46,9 @@ def draw(path: Path, rows: Sequence[Swept]) -> None:
 
 
 def _draw_curves(axes: Axes, row: Swept) -> None:
-    thresholds = [point.threshold for point in row.points]
+    thresholds = list(row.points)
     for name, label, colour, style in _CURVES:
-        values = [_drawable(getattr(point.injected, name)) for point in row.points]
+        values = [_drawable(figures[name]) for figures in row.points.values()]
         if not all(map(math.isnan, values)):
             axes.plot(thresholds, values, style, color=colour, label=label, marker=".")
     # A file's name is no formula, whatever dollars are in it.

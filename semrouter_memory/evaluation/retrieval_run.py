@@ -1,4 +1,4 @@
-"""Asks the service's recaller each query of each user.
+"""`eval retrieval`: asks the service's recaller each query of each user, prints and writes the figures.
 
 The path from a chat request to recall's request, the recaller, the embedder and the store are the service's own. The store
 is Milvus Lite on a temporary file, never the configured store. Each user of a file is a separate owner, and the time is a
@@ -7,34 +7,51 @@ that takes, not what a loaded machine misses.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
+from pathlib import Path
 
 import orjson
+from rich.console import Console
+from rich.text import Text
 
 from semrouter_memory.app import pipelines
 from semrouter_memory.app.adapters import Adapters
 from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.codec.chat import ChatCodec
 from semrouter_memory.config import MemoryConfig
+from semrouter_memory.errors import ConfigurationError
 from semrouter_memory.evaluation.cases import CaseMessage
-from semrouter_memory.evaluation.playing import PlayClock
 from semrouter_memory.evaluation.retrieval import (
     Asked,
-    Injected,
+    Figures,
     Known,
     LabelledQuery,
     RetrievalCase,
     Scored,
-    injected_of,
+    by_kind,
+    injected_figures,
+    ranking_figures,
+    result_of,
+    step_times,
 )
-from semrouter_memory.evaluation.running import tracked
+from semrouter_memory.evaluation.running import (
+    EvalOptions,
+    PlayClock,
+    play_files,
+    print_failures,
+    share,
+    table_of,
+    throwaway_adapters,
+    tracked,
+)
 from semrouter_memory.exchange.policy import RouteSettings, policy_for
 from semrouter_memory.exchange.turns import recall_request
-from semrouter_memory.model import EmbeddedMemory, Memory, RecallRequest, RecallResult, Scope, Signals, Vector
+from semrouter_memory.model import EmbeddedMemory, Json, Memory, RecallRequest, RecallResult, Scope, Signals, Vector
 from semrouter_memory.ports import Embedder
+from semrouter_memory.store.location import has_lite
 from semrouter_memory.transport.request_phase import RequestPhase
 
 _UNDATED = datetime(2026, 1, 1, tzinfo=UTC)
@@ -47,27 +64,18 @@ THRESHOLDS = tuple(step / _STEPS for step in range(_STEPS + 1))
 """Of the sweep, because a threshold is chosen by looking at what it costs and what it gives."""
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
-    """What a threshold gives."""
-
-    threshold: float
-    injected: Injected
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swept:
-    """One file's sweep, and what was asked with the configured threshold."""
+    """One file's sweep, and what was asked with the configured threshold.
+
+    Attributes:
+        points: what each threshold injects.
+    """
 
     file: str
-    points: Sequence[Point]
+    points: Mapping[float, Figures]
     asked: Sequence[Asked]
     configured: float
-
-
-def points_of(asked: Mapping[float, Sequence[Asked]]) -> list[Point]:
-    """The points of a sweep, from what was asked with each threshold."""
-    return [Point(threshold, injected_of(of_threshold)) for threshold, of_threshold in asked.items()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +135,7 @@ class RetrievalRun:
             for owner, query in tracked(pairs, f"{file}: asking", total=len(pairs))
         ]
 
-    async def sweep(self, file: str, owners: Sequence[Owner]) -> list[Point]:
+    async def sweep(self, file: str, owners: Sequence[Owner]) -> dict[float, Figures]:
         """Ask each query again with each threshold, by a new recaller, so that its cache does not distort measured times."""
         adapters = replace(self._adapters, embedder=CachingEmbedder(self._adapters.embedder))
         recaller = pipelines.request_phase(self._config, adapters, self._models)
@@ -139,7 +147,7 @@ class RetrievalRun:
             for threshold, of_threshold in asked.items():
                 options = replace(request.options, threshold=threshold)
                 of_threshold.append(await self._asked(recaller, owner, query, replace(request, options=options)))
-        return points_of(asked)
+        return {threshold: injected_figures(of_threshold) for threshold, of_threshold in asked.items()}
 
     # -- what is known -------------------------------------------------------------------------------------------------
 
@@ -237,3 +245,96 @@ class CachingEmbedder:
 
     def passage_tokens(self, text: str) -> int:
         return self._embedder.passage_tokens(text)
+
+
+# -- the command -------------------------------------------------------------------------------------------------------
+
+
+async def evaluate(options: EvalOptions, *, plot: Path | None, sweep: bool) -> None:
+    """The command; see `play_files`.
+
+    Args:
+        plot: where the picture goes; None draws none.
+        sweep: ask again with other thresholds; a picture needs it.
+
+    Raises:
+        ConfigurationError: also when the library that draws is missing.
+    """
+    draw = _drawing() if plot else None
+    memory = options.config.memory
+    swept: list[Swept] = []
+
+    async def play(name: str, users: Sequence[RetrievalCase], embedder: Embedder, models: ExternalModels) -> Swept:
+        async with throwaway_adapters(embedder, memory) as (adapters, clock):
+            run = RetrievalRun(adapters, clock, memory, models)
+            owners = await run.store(name, users)
+            asked = await run.ask(name, owners)
+            points = await run.sweep(name, owners) if sweep or draw else {}
+        return Swept(file=name, points=points, asked=asked, configured=memory.default_similarity_threshold)
+
+    def report(console: Console, name: str, outcome: Swept) -> Json:
+        if not has_lite():
+            console.print("Milvus Lite is not installed: an exact search in memory stands in for it.")
+        print_figures(console, name, outcome.asked)
+        if outcome.points:
+            print_sweep(console, outcome.points, configured=outcome.configured)
+            swept.append(outcome)
+        return result_of(name, outcome.asked)
+
+    await play_files(options, RetrievalCase, play=play, report=report)
+    if draw and plot:
+        draw(plot, swept)
+
+
+def _drawing() -> Callable[[Path, Sequence[Swept]], None]:
+    """What draws. Found before anything is measured, since the library is an extra."""
+    try:
+        from semrouter_memory.evaluation.retrieval_plot import draw  # noqa: PLC0415 - its library is an extra
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f"--plot needs {error.name}, which is not installed: pip install 'semrouter-memory[eval]'"
+        ) from None
+    return draw
+
+
+_RANKING = {"recall@5": "recall@5", "recall@10": "recall@10", "nDCG@5": "ndcg@5", "MRR": "mrr"}
+_INJECTED = {
+    "per query": "per_query",
+    "precision": "precision",
+    "recall": "recall",
+    "false injection": "false_injection",
+}
+"""Headings of the tables' columns -> names of the figures."""
+
+
+def print_figures(console: Console, file: str, asked: Sequence[Asked]) -> None:
+    """One file's tables, and what is to be known of them."""
+    ranking = table_of("the ranking, before any cut", "kind", ("queries", *_RANKING))
+    injected = table_of("what is injected", "kind", tuple(_INJECTED))
+    for kind, of_kind in [*by_kind(asked).items(), ("all", asked)]:
+        if of_kind is asked:
+            ranking.add_section()
+            injected.add_section()
+        ranking.add_row(Text(kind), str(len(of_kind)), *_shares(ranking_figures(of_kind), _RANKING))
+        injected.add_row(Text(kind), *_shares(injected_figures(of_kind), _INJECTED))
+    times = table_of("milliseconds by step", "step", ("p50", "p95"))
+    for step, percentiles in step_times(asked).items():
+        times.add_row(step, *(f"{ms:.2f}" for ms in percentiles.values()))
+    console.print(Text(f"\n{file}", style="bold"))
+    for table in (ranking, injected, times):
+        console.print(table)
+    if injected_figures(asked)["false_injection"] is None:
+        console.print("Every query has gold: false injection is not measured here.")
+    print_failures(console, (each.failed for each in asked))
+
+
+def print_sweep(console: Console, points: Mapping[float, Figures], *, configured: float) -> None:
+    """What each threshold gives; the configured one is said, since it need not be among them."""
+    table = table_of(f"what is injected by threshold ({configured:g} is configured)", "threshold", tuple(_INJECTED))
+    for threshold, figures in points.items():
+        table.add_row(f"{threshold:.2f}", *_shares(figures, _INJECTED))
+    console.print(table)
+
+
+def _shares(figures: Figures, names: Mapping[str, str]) -> list[str]:
+    return [share(figures[name]) for name in names.values()]

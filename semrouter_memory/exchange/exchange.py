@@ -11,9 +11,9 @@ single: both in one stream.
 
 from datetime import datetime
 
+from semrouter_memory.codec import codec_for
 from semrouter_memory.codec.base import Codec, Outline, ParsedRequest
 from semrouter_memory.codec.edit import names_our_fields
-from semrouter_memory.codec.registry import codec_for
 from semrouter_memory.errors import BodyError
 from semrouter_memory.exchange.answer import AnswerPipeline, open_answer, unknown_coding
 from semrouter_memory.exchange.events import (
@@ -171,8 +171,7 @@ class Exchange:
         if event.protocol.request_body is BodyMode.STREAMED and not event.protocol.observing:
             # Each chunk would have to be let go before the body is whole.
             return Reason.UNSUITABLE_BODY_MODE
-        route = self._route
-        requester = requester_of(headers, event.metadata, identity, organisation=route.organisation, agent=route.agent)
+        requester = requester_of(headers, event.metadata, identity, self._route.owners)
         if isinstance(requester, Reason):
             return requester
         self._requester = requester
@@ -228,7 +227,7 @@ class Exchange:
             return self._go_without(policy.refusal)
         items = self._required_codec.items(parsed) if memory.compression.enabled else None
         if policy.retain and self._handles_response:
-            facts = request_facts(self._headers, parsed.settings, memory, self._received_at)
+            facts = request_facts(self._headers, parsed.settings, memory, self._received_at, self._requester.agent)
             self._source = turn_source(scope, facts, parsed, items)
         if self._protocol.observing:
             self._chunks.clear()
@@ -243,6 +242,7 @@ class Exchange:
             parsed,
             policy.options,
             signals(self._headers, memory.signals),
+            session=self._headers.get(memory.identity.session_header),
             has_place=self._required_codec.has_place(parsed, self._position),
             shortened=found.results if found else None,
             others=other_owners(self._requester.others, memory.recall, self._route, parsed.settings),

@@ -30,15 +30,19 @@ class Requester:
     user: str
     others: tuple[Scope, ...] = ()
 
+    @property
+    def agent(self) -> str:
+        """The agent's id, "" without one."""
+        return next((scope.owner_id for scope in self.others if scope.kind is OwnerKind.AGENT), "")
+
 
 def requester_of(
-    headers: Headers, metadata: Mapping[str, Json], config: IdentityConfig, *, organisation: str = "", agent: str = ""
+    headers: Headers, metadata: Mapping[str, Json], config: IdentityConfig, of_route: Mapping[OwnerKind, str]
 ) -> Requester | Reason:
     """Who asks, or why that is not known.
 
     Args:
-        organisation: the route's, for a request that names none; "" for none.
-        agent: the same.
+        of_route: the organisation and the agent of a request that names none.
     """
     user = authenticated_user(headers, metadata, config)
     if isinstance(user, Reason):
@@ -46,11 +50,11 @@ def requester_of(
     if not user and not config.trust_body:
         return Reason.NO_IDENTITY
     scopes = []
-    for kind, header, claim, of_route in (
-        (OwnerKind.ORGANISATION, config.organisation_header, config.organisation_claim, organisation),
-        (OwnerKind.AGENT, config.agent_header, config.agent_claim, agent),
+    for kind, header, claim in (
+        (OwnerKind.ORGANISATION, config.organisation_header, config.organisation_claim),
+        (OwnerKind.AGENT, config.agent_header, config.agent_claim),
     ):
-        found = _verified(headers, metadata, config, header, claim) or of_route
+        found = _verified(headers, metadata, config, header, claim) or of_route.get(kind, "")
         if isinstance(found, Reason) or (found and not is_acceptable_id(found, config)):
             return Reason.BAD_IDENTITY
         if found:

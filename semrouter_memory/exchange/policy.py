@@ -1,7 +1,7 @@
 """What applies to one request. Request beats route beats file, but a switch that is off anywhere stays off."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from semrouter_memory.codec.base import BodySettings
@@ -18,6 +18,9 @@ class RouteSettings:
     """Settings of a route, from the gRPC initial metadata that its filter sends; None where it is silent.
 
     Attributes:
+        owners: the organisation and the agent of requests that name none.
+        limits: memories injected at most of such an owner.
+        shares: part of the token budget that they may take.
         unreadable: names of the settings that cannot be read; what they govern is off on the route.
     """
 
@@ -28,12 +31,9 @@ class RouteSettings:
     memory_types: frozenset[MemoryType] | None = None
     position: Position | None = None
     tool_result_tokens: int | None = None
-    organisation: str = ""
-    agent: str = ""
-    organisation_limit: int | None = None
-    organisation_share: float | None = None
-    agent_limit: int | None = None
-    agent_share: float | None = None
+    owners: Mapping[OwnerKind, str] = field(default_factory=dict)
+    limits: Mapping[OwnerKind, int] = field(default_factory=dict)
+    shares: Mapping[OwnerKind, float] = field(default_factory=dict)
     unreadable: tuple[str, ...] = ()
 
 
@@ -93,15 +93,9 @@ def other_owners(
     """How much of each owner's memories this request may see: a route says more or less, a body only less."""
     others = []
     for scope in scopes:
-        is_agent = scope.kind is OwnerKind.AGENT
-        configured = file.agent if is_agent else file.organisation
-        limits = (
-            (route.agent_limit, body.agent_limit) if is_agent else (route.organisation_limit, body.organisation_limit)
-        )
-        shares = (
-            (route.agent_share, body.agent_share) if is_agent else (route.organisation_share, body.organisation_share)
-        )
-        limit, share = _lowered(configured.limit, *limits), _lowered(configured.budget_share, *shares)
+        kind, configured = scope.kind, file.shares[scope.kind]
+        limit = _lowered(configured.limit, route.limits.get(kind), body.limits.get(kind))
+        share = _lowered(configured.budget_share, route.shares.get(kind), body.shares.get(kind))
         if limit and share:
             others.append(OtherOwner(scope, int(min(limit, file.max_limit)), share))
     return tuple(others)

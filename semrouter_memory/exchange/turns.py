@@ -63,6 +63,7 @@ class RequestFacts:
     idempotency_key: str
     session: str
     received_at: datetime
+    agent: str = ""
     ends_session: bool = False
 
 
@@ -80,12 +81,15 @@ class TurnSource:
     items: tuple[Json, ...] | None = None
 
 
-def request_facts(headers: Headers, body: BodySettings, config: MemoryConfig, received_at: datetime) -> RequestFacts:
+def request_facts(
+    headers: Headers, body: BodySettings, config: MemoryConfig, received_at: datetime, agent: str
+) -> RequestFacts:
     return RequestFacts(
         request_id=headers.get("x-request-id"),
         idempotency_key=headers.get("idempotency-key"),
         session=headers.get(config.identity.session_header),
         received_at=received_at,
+        agent=agent,
         ends_session=ends_session(headers, body, config.identity, config.signals),
     )
 
@@ -96,6 +100,7 @@ def recall_request(
     options: RecallOptions,
     signals: Signals,
     *,
+    session: str = "",
     has_place: bool = True,
     shortened: ShortenedResults | None = None,
     others: tuple[OtherOwner, ...] = (),
@@ -103,7 +108,7 @@ def recall_request(
     return RecallRequest(
         scope=scope,
         query=parsed.query,
-        options=options,
+        options=replace(options, session=session or parsed.conversation_id),
         history=parsed.history,
         visible=parsed.visible,
         previous_response_id=parsed.previous_response_id,
@@ -195,6 +200,7 @@ def turn_of(source: TurnSource, answer: Answer) -> Turn | None:
         transcript_hashes=_transcripts(history, parsed, answer) if finished and not chained else (),
         tools=parsed.tools if finished else (*parsed.tools, *_called(answer)),
         complete=finished,
+        agent=facts.agent,
         ends_session=facts.ends_session,
         items=_items(source, answer),
     )

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from semrouter_memory.knowledge.splitting import Passage
+from semrouter_memory.language.splitting import Passage
 from semrouter_memory.model import CONTEXT, FORM, IMPORTED_AT, Json, Memory, MemoryType, Scope, derived_id
 
 PASSAGES = frozenset({MemoryType.SEMANTIC})

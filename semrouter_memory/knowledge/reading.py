@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from semrouter_memory.errors import ConfigurationError, InvalidRequestError
-from semrouter_memory.knowledge.splitting import Block
+from semrouter_memory.language.splitting import Block
 
 if TYPE_CHECKING:
     from pypdf import PdfReader

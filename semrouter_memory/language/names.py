@@ -30,6 +30,14 @@ _OWN = re.compile(
 _LONGEST = 100
 
 
+_CAPITALISED = re.compile(rf"(?:(?<![.!?:]\s)|(?<=[DM][rs]\.\s)|(?<=Mrs\.\s))(?<=[\s(\"'“/-]){_CAPITAL}[\w'’&+-]*")
+
+
+def capitalised(text: str) -> list[str]:
+    """The capitalised words inside sentences: names, as a rule, and "I"."""
+    return _CAPITALISED.findall(text)
+
+
 @dataclass(frozen=True, slots=True)
 class Entity:
     """A name with what else stands for it.

@@ -1,13 +1,15 @@
 """Amounts, dates, times, measures and other numbers of a text, each in one spelling with its class. Pure.
 
 Strategy: "$10K" and "10,000 dollars" are `money:10000`, "2026-05-03" and "May 3, 2026" are `date:0503` and `year:2026`. The
-patterns run in order, and each takes from the text what it reads, so that a number has one class.
+text is read once, token by token; at each the readers are tried in order, and the first that finds a value takes its tokens,
+so that a number has one class.
 """
 
 import re
 import unicodedata
-from collections.abc import Callable
+from typing import NamedTuple
 
+from semrouter_memory.language.phrases import lists
 from semrouter_memory.language.scripts import simplified
 
 MONTHS = (
@@ -24,33 +26,19 @@ _TENS = {
 }
 NUMBER_WORDS = _WRITTEN | _TENS
 """The numbers up to ninety that are one English word."""
-_UNITS = {
-    unit: name
-    for name, units in {
-        "kg": "kg kgs kilo kilos kilogram kilograms 公斤 千克",
-        "lb": "lb lbs",
-        "km": "km kms kilometer kilometers kilometre kilometres 公里",
-        "mile": "mile miles",
-        "cm": "cm centimeters centimetres 厘米",
-        "m": "m meter meters metre metres 米",
-        "minute": "min mins minute minutes 分钟",
-        "hour": "h hr hrs hour hours 小时",
-        "day": "day days 天",
-        "week": "week weeks 周",
-        "month": "month months 个月",
-        "year": "year years yr yrs 年",
-        "age": "age 岁",
-        "percent": "percent % ％",
-        "mg": "mg milligram milligrams 毫克",
-        "mcg": "mcg",
-        "ml": "ml 毫升",
-        "iu": "iu",
-        "gb": "gb",
-        "tb": "tb",
-    }.items()
-    for unit in units.split()
+_LISTS = lists("values", __package__)
+_UNITS, _SIGNS, _WEEKDAYS = (
+    {word: name for name, words in _LISTS[listed].items() for word in words.split()}
+    for listed in ("units", "signs", "weekdays")
+)
+_CURRENCIES = frozenset({*_SIGNS, *_LISTS["currencies"]["other"].split()})
+_CURRENCY_SIGNS = frozenset(_LISTS["signs"])
+_UNIT_SIGNS = frozenset({*_SIGNS, "%", "°"})
+_SCALES = {
+    **dict.fromkeys(("k", "thousand", "grand", "千"), 1_000),
+    **dict.fromkeys(("m", "million", "百万"), 1_000_000),
+    "万": 10_000,
 }
-SCALES = {"k": 1_000, "m": 1_000_000, "千": 1_000, "万": 10_000}
 _DIGITS = {digit: number for number, digit in enumerate("零一二三四五六七八九")} | {"两": 2, "〇": 0}
 _PLACES = {"十": 10, "百": 100, "千": 1_000, "万": 10_000}
 ORDINALS = {
@@ -59,20 +47,26 @@ ORDINALS = {
         ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"), 1
     )
 }
-_DAYS = dict(zip("一二三四五六日天", ("mon", "tue", "wed", "thu", "fri", "sat", "sun", "sun"), strict=True))
-
-_NUM = r"\d[\d,]*(?:\.\d+)?"
-_MONTH = r"(?P<month>(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6})\b\.?"
-_CURRENCY = r"(?:dollars?|euros?|pounds?|bucks|quid|usd|eur|gbp|rmb|yen|crowns?|[$€£¥₹]|元|块钱?|美元|欧元)(?![a-z])"
-_SCALE = r"\s?(?P<scale>[km万千]?)"
-_UNIT = r"years?[ -]old|[a-z]{1,11}|公斤|千克|公里|厘米|分钟|小时|个月|毫克|毫升|[天周年岁米%％]"
-_COMPOUND = re.compile(rf"\b({'|'.join(_TENS)})[- ]({'|'.join(_ONES)})\b")
-_WORD = re.compile(r"\b[a-z]{3,9}\b(?! of\b)")
+_TOKEN = re.compile(
+    r"https?://\S+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+|\d+(?:,\d{3}(?!\d))*(?:\.\d+)?|[a-z]+|\s+|[^\w\s]|[^\W\da-z]|_"
+)
+_SUFFIXES = frozenset({"st", "nd", "rd", "th"})
+_WEEK_ZH, _PARTS_ZH = ("周", "星期", "礼拜"), {"上午": 0, "早上": 0, "中午": 0, "下午": 12, "晚上": 12}
+_AGES = (" turned ", " aged ", " user is ", " i am ", " i'm ")
+_MONTH_FRAMES = frozenset({"in", "by", "until", "since", "next"})
+_VERBS = frozenset({"may", "mar"})
+"""Short for a month only behind such a word."""
+_MIN_PHONE, _NOON = 7, 12
 _HAN_NUMBER = re.compile(
     r"[一二两三四五六七八九十]+[百千万][零〇一二两三四五六七八九十百千万]*|[零〇一二两三四五六七八九十]+(?=[元块岁个点月号日年天次小分公斤杯楼层人口只条匹位名本台部辆份双间])"
 )
 
-_Reader = Callable[[re.Match[str]], tuple[str, ...]]
+
+class _Value(NamedTuple):
+    """What was read: values, and the token behind them."""
+
+    values: tuple[str, ...]
+    end: int
 
 
 def values(text: str) -> frozenset[str]:
@@ -82,23 +76,22 @@ def values(text: str) -> frozenset[str]:
 
 def split(text: str) -> tuple[frozenset[str], str]:
     """The values of a text, and the rest of the text in lower case without accents."""
-    text = folded(text)
-    text = _COMPOUND.sub(lambda match: str(_TENS[match[1]] + _WRITTEN[match[2]]), text)
-    text = _WORD.sub(_written, text)
-    text = _HAN_NUMBER.sub(lambda match: str(han_number(match.group())), text)
+    text = _HAN_NUMBER.sub(lambda match: str(han_number(match.group())), folded(text))
+    tokens = _Tokens(_TOKEN.findall(text))
     found: set[str] = set()
+    rest: list[str] = []
+    at = 0
+    while at < len(tokens):
+        if value := tokens.value(at):
+            found.update(value.values)
+        rest.append(" " if value else tokens[at])
+        at = value.end if value else at + 1
+    return frozenset(found), "".join(rest)
 
-    def take(read: _Reader) -> Callable[[re.Match[str]], str]:
-        def taken(match: re.Match[str]) -> str:
-            values = read(match)
-            found.update(values)
-            return " " if values else match.group()
 
-        return taken
-
-    for pattern, read in _PATTERNS:
-        text = pattern.sub(take(read), text)
-    return frozenset(found), text
+def units(text: str) -> frozenset[str]:
+    """Currencies and per cent; "$" and "dollars" are one, "$" and "€" are two."""
+    return frozenset(_SIGNS.get(token, token) for token in _TOKEN.findall(folded(text)) if token in _UNIT_SIGNS)
 
 
 def folded(text: str) -> str:
@@ -115,11 +108,6 @@ def kinds(found: frozenset[str]) -> dict[str, frozenset[str]]:
     for value in found:
         by_kind.setdefault(value.partition(":")[0], set()).add(value)
     return {kind: frozenset(each) for kind, each in by_kind.items()}
-
-
-def _written(match: re.Match[str]) -> str:
-    word = match.group()
-    return str(NUMBER_WORDS.get(word, word))
 
 
 def han_number(text: str) -> int:
@@ -140,97 +128,215 @@ def han_number(text: str) -> int:
 
 def _number(digits: str, scale: str | None = None) -> str:
     digits = digits.replace(",", "")
-    return f"{float(digits) * SCALES.get(scale or '', 1):.12g}" if len(digits) < 15 else digits  # noqa: PLR2004
+    return f"{float(digits) * _SCALES.get(scale or '', 1):.12g}" if len(digits) < 15 else digits  # noqa: PLR2004
 
 
-def _money(match: re.Match[str]) -> tuple[str, ...]:
-    return (f"money:{_number(match['number'], match['scale'])}",)
+class _Tokens(list[str]):
+    """A text's tokens: words, numbers, blanks, single signs and Chinese characters."""
 
+    def value(self, at: int) -> _Value | None:
+        """The value that begins with a token, None where none does."""
+        token = self[at]
+        if len(token) > 1 and ("@" in token or "://" in token):
+            return _Value((f"address:{token}",), at + 1)
+        if digits := self._digits(at):
+            return self._of_number(at, *digits)
+        if token in _CURRENCY_SIGNS and (digits := self._digits(self._blank(at + 1))):
+            number, end = self._scaled(*digits)
+            return _Value((f"money:{number}",), end)
+        return self._month(at) or self._chinese(at) or self._phone(at) or self._of_word(at)
 
-def _month_number(name: str) -> int:
-    return int(name) if name.isdigit() else _MONTHS.get(name, 0)
+    def word(self, at: int) -> str:
+        return self[at] if 0 <= at < len(self) else ""
 
+    def _is_short(self, at: int) -> bool:
+        """Whether it is a number that may be a day's or a month's."""
+        return self.word(at).isdigit() and len(self[at]) <= len("31")
 
-def _date(match: re.Match[str]) -> tuple[str, ...]:
-    month = _month_number(match["month"])
-    if not month:
-        return ()
-    day = (f"date:{month:02d}{int(match['day']):02d}",)
-    return (*day, f"year:{match['year']}") if match["year"] else day
+    def _blank(self, at: int) -> int:
+        return at + self.word(at).isspace()
 
+    def _digits(self, at: int) -> tuple[str, int] | None:
+        """A number in figures, or in words up to ninety-nine, and the token behind it."""
+        token = self.word(at)
+        if token[:1].isdigit() and token[0].isascii():
+            return token, at + 1
+        if token in _TENS and self.word(at + 1) in {"-", " "} and self.word(at + 2) in _ONES:
+            return str(_TENS[token] + _WRITTEN[self[at + 2]]), at + 3
+        is_one_of = self[at + 1 : at + 3] == [" ", "of"]
+        return (str(NUMBER_WORDS[token]), at + 1) if token in NUMBER_WORDS and not is_one_of else None
 
-def _month(match: re.Match[str]) -> tuple[str, ...]:
-    month = _month_number(match["month"])
-    return (f"month:{month:02d}",) if month else ()
+    def _scaled(self, digits: str, end: int) -> tuple[str, int]:
+        """With a scale behind it, as in 10k."""
+        scale = self.word(self._blank(end))
+        return (_number(digits, scale), self._blank(end) + 1) if scale in _SCALES else (_number(digits), end)
 
+    # -- numbers -------------------------------------------------------------------------------------------------------
 
-def _time(match: re.Match[str]) -> tuple[str, ...]:
-    hour = int(match["hour"] or match["short"] or match["han"])
-    half = match["half"] or match["short_half"] or match["part"]
-    if half in {"p", "下午", "晚上"} and hour < 12:  # noqa: PLR2004 - noon
-        hour += 12
-    minute = "30" if match["han_minute"] == "半" else match["minute"] or (match["han_minute"] or "0").rstrip("分")
-    return (f"time:{hour % 24:02d}{int(minute):02d}",)
+    def _of_number(self, at: int, digits: str, end: int) -> _Value | None:
+        before = self.word(at - 1)[-1:]
+        apart = not (before.isascii() and (before.isalnum() or before == ".")) or not before
+        return (
+            self._date(digits, end)
+            or self._money(digits, end)
+            or (self._day(digits, end) if apart else None)
+            or self._time(digits, end)
+            or self._age(at, digits, end)
+            or (self._number(at, digits, end) if apart else None)
+        )
 
+    def _date(self, digits: str, end: int) -> _Value | None:
+        """As in 2026-05-03, 2026年5月3日, 5月3号."""
+        year = (f"year:{digits}",) if len(digits) == len("2026") else ()
+        if year and self[end : end + 4 : 2] == ["-", "-"] and self._is_short(end + 1) and self._is_short(end + 3):
+            return _Value((f"date:{self[end + 1]:0>2}{self[end + 3]:0>2}", *year), end + 4)
+        if year and self.word(end) == "年" and self.word(end + 2) == "月":
+            digits, end = self[end + 1], end + 2
+        elif year:
+            return None
+        if self.word(end) != "月" or not self._is_short(end - 1):
+            return None
+        if self._is_short(end + 1):
+            named = self.word(end + 2) in {"日", "号"}
+            return _Value((f"date:{digits:0>2}{self[end + 1]:0>2}", *year), end + 2 + named)
+        return _Value((f"month:{digits:0>2}", *year), end + 1 + (self.word(end + 1) == "份"))
 
-def _weekday(match: re.Match[str]) -> tuple[str, ...]:
-    return (f"day:{_DAYS[match['han']] if match['han'] else match['name'][:3]}",)
+    def _money(self, digits: str, end: int) -> _Value | None:
+        number, end = self._scaled(digits, end)
+        end = self._blank(end)
+        length = next((each for each in (2, 1) if "".join(self[end : end + each]) in _CURRENCIES), 0)
+        return _Value((f"money:{number}",), end + length) if length else None
 
+    def _day(self, digits: str, end: int) -> _Value | None:
+        """As in 3 May, 3rd of May 2026."""
+        at = self._blank(end + (self.word(end) in _SUFFIXES))
+        at = at + 2 if self[at : at + 2] == ["of", " "] else at
+        month = _MONTHS.get(self.word(at), 0)
+        if not month or len(digits) > len("31") or not self.word(at - 1).isspace():
+            return None
+        return self._with_year(f"date:{month:02d}{int(digits):02d}", at + 1 + (self.word(at + 1) == "."))
 
-def _measure(match: re.Match[str]) -> tuple[str, ...]:
-    name = "age" if match["unit"].endswith("old") else _UNITS.get(match["unit"], "")
-    if not name:
-        return ()
-    number = float(_number(match["number"]))
-    return (f"cm:{number * 100:g}",) if name == "m" else (f"{name}:{number:g}",)
+    def _with_year(self, date: str, end: int) -> _Value:
+        at = self._blank(end + (self.word(end) == ","))
+        year = self.word(at)
+        if at > end and len(year) == len("2026") and year.isdigit():
+            return _Value((date, f"year:{year}"), at + 1)
+        return _Value((date,), end)
 
+    def _time(self, digits: str, end: int, part: int = 0) -> _Value | None:
+        """As in 7:45, 7:45 pm, 7.45 pm, 7 pm, 7点半, 下午7点20分."""
+        hours, dot, minutes = digits.partition(".")
+        if dot and len(minutes) == len("45") and self._half(self._blank(end))[0]:
+            value = self._time(hours, end)
+            return value and _Value((f"{value.values[0][:-2]}{minutes}",), value.end)
+        if len(digits) > len("24") or not digits.isdigit():
+            return None
+        hour, minute, behind = int(digits), 0, self.word(end + 1)
+        if self.word(end) == "点":
+            if behind == "半":
+                minute, end = 30, end + 1
+            elif behind.isdigit() and self.word(end + 2) == "分":
+                minute, end = int(behind), end + 2
+            return _Value((f"time:{(hour + part * (hour < _NOON)) % 24:02d}{minute:02d}",), end + 1)
+        timed = self.word(end) in {":", "："} and len(behind) == len("45") and behind.isdigit()
+        minute, end = (int(behind), end + 2) if timed else (0, end)
+        half, behind_half = self._half(self._blank(end))
+        if not timed and not half:
+            return None
+        hour += _NOON * (half == "p" and hour < _NOON)
+        return _Value((f"time:{hour % 24:02d}{minute:02d}",), behind_half if half else end)
 
-_PATTERNS: tuple[tuple[re.Pattern[str], _Reader], ...] = (
-    (re.compile(r"https?://\S+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+"), lambda match: (f"address:{match.group()}",)),
-    (re.compile(rf"[$€£¥₹]\s?(?P<number>{_NUM}){_SCALE}(?![a-z])"), _money),
-    (re.compile(rf"(?P<number>{_NUM}){_SCALE}\s?{_CURRENCY}"), _money),
-    (re.compile(r"\b(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)\b"), _date),
-    (re.compile(r"(?:(?P<year>\d{4})年)?(?P<month>\d{1,2})月(?P<day>\d{1,2})[日号]?"), _date),
-    (re.compile(rf"\b(?P<day>\d{{1,2}})(?:st|nd|rd|th)?\s(?:of\s)?{_MONTH}(?:,?\s(?P<year>\d{{4}})\b)?"), _date),
-    (re.compile(rf"\b{_MONTH}\s(?P<day>\d{{1,2}})(?:st|nd|rd|th)?\b(?!:)(?:,?\s(?P<year>\d{{4}})\b)?"), _date),
-    (re.compile(r"(?P<month>\d{1,2})月份?"), _month),
-    (re.compile(rf"\b(?!may\b|mar\b){_MONTH}"), _month),
-    (re.compile(rf"(?:(?<=in )|(?<=by )|(?<=until )|(?<=since )|(?<=next )){_MONTH}"), _month),
-    (
-        re.compile(
-            r"\b(?P<hour>\d{1,2})[:：](?P<minute>\d\d)(?:\s?(?P<half>[ap])\.?m\b)?"
-            r"|\b(?P<short>\d{1,2})\s?(?P<short_half>[ap])\.?m\b"
-            r"|(?P<part>上午|早上|下午|晚上|中午)?(?P<han>\d{1,2})点(?P<han_minute>半|\d{1,2}分)?"
-        ),
-        _time,
-    ),
-    (
-        re.compile(
-            r"\b(?P<name>mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:days?)?\b"
-            r"|(?:周|星期|礼拜)(?P<han>[一二三四五六日天])"
-        ),
-        _weekday,
-    ),
-    (
-        re.compile(r"(?:(?<=\bturned )|(?<=\baged )|(?<=\buser is )|(?<=\bi am )|(?<=\bi'm ))\d{1,3}$"),
-        lambda match: (f"age:{match.group()}",),
-    ),
-    (
-        re.compile(rf"(?<![a-z\d.])(?P<number>{_NUM})[\s-]?(?P<unit>{_UNIT})(?![a-z²])"),
-        _measure,
-    ),
-    (re.compile(r"(?<!\w)\+?\(?\d[\d() -]{5,}\d\b"), lambda match: (f"phone:{re.sub(r'[^0-9]', '', match.group())}",)),
-    (re.compile(r"(?<![a-z\d.])((?:19|20)\d\d)(?![a-z\d]|\.\d)年?"), lambda match: (f"year:{match[1]}",)),
-    (
-        re.compile(rf"\b(?:(?P<word>{'|'.join(ORDINALS)})|(?P<digits>\d{{1,2}})(?:st|nd|rd|th))\b"),
-        lambda match: (f"ordinal:{match['digits'] or ORDINALS[match['word']]}",),
-    ),
-    (
-        re.compile(rf"(?P<number>{_NUM})(?P<scale>[千万])"),
-        lambda match: (f"num:{_number(match['number'], match['scale'])}",),
-    ),
-    (
-        re.compile(rf"(?<![a-z\d.]){_NUM}(?:\.\d+)*(?![a-z\d])"),
-        lambda match: (f"num:{match.group().replace(',', '')}",),
-    ),
-)
+    def _half(self, at: int) -> tuple[str, int]:
+        """The letter a or p of am, pm, a.m, p.m, and the token behind."""
+        if self.word(at) in {"am", "pm"}:
+            return self[at][0], at + 1
+        return (self[at], at + 3) if self.word(at) in {"a", "p"} and self[at + 1 : at + 3] == [".", "m"] else ("", at)
+
+    def _age(self, at: int, digits: str, end: int) -> _Value | None:
+        told = end == len(self) and f" {''.join(self[max(0, at - 4) : at])}".endswith(_AGES)
+        return _Value((f"age:{digits}",), end) if told and digits.isdigit() else None
+
+    def _number(self, at: int, digits: str, end: int) -> _Value | None:
+        if value := self._measure(digits, end) or self._phone(at):
+            return value
+        behind = self.word(end)
+        if behind in _SUFFIXES and len(digits) <= len("31"):
+            return _Value((f"ordinal:{digits}",), end + 1)
+        scaled, end_of_scale = self._scaled(digits, end)
+        if end_of_scale > end and self.word(end_of_scale - 1) != "m":
+            return _Value((f"num:{scaled}",), end_of_scale)
+        if behind[:1].isascii() and behind[:1].isalnum():
+            return None
+        if len(digits) == len("2026") and digits[:2] in {"19", "20"} and digits.isdigit():
+            return _Value((f"year:{digits}",), end + (behind == "年"))
+        while self.word(end) == "." and self.word(end + 1)[:1].isdigit():
+            digits, end = f"{digits}.{self[end + 1]}", end + 2
+        return _Value((f"num:{digits.replace(',', '')}",), end)
+
+    def _measure(self, digits: str, end: int) -> _Value | None:
+        at = end + (self.word(end) == "-" or self.word(end).isspace())
+        if self.word(at) in {"year", "years"} and self.word(at + 1) in {" ", "-"} and self.word(at + 2) == "old":
+            return _Value((f"age:{float(_number(digits)):g}",), at + 3)
+        joined = "".join(self[at : at + 2])
+        unit, length = (joined, 2) if joined in _UNITS and joined != self.word(at) else (self.word(at), 1)
+        if unit not in _UNITS or self.word(at + length) == "²":
+            return None
+        name, number = _UNITS[unit], float(_number(digits))
+        return _Value((f"cm:{number * 100:g}" if name == "m" else f"{name}:{number:g}",), at + length)
+
+    def _phone(self, at: int) -> _Value | None:
+        """At least seven digits, blanks, hyphens and brackets, a digit at the end."""
+        end = last = at + (self.word(at) == "+")
+        if self.word(at).isspace() or self.word(at) in {"-", ")"}:
+            return None
+        while self.word(end).isdigit() or self.word(end) in {"(", ")", "-", " "}:
+            end += 1
+            last = end if self.word(end - 1).isdigit() else last
+        text = "".join(self[at:last])
+        joined = self.word(at - 1)[-1:].isalnum() or self.word(last)[:1].isalpha()
+        if joined or len(text.lstrip("+(")) < _MIN_PHONE or not self._is_number(last):
+            return None
+        return _Value((f"phone:{''.join(filter(str.isdigit, text))}",), last)
+
+    def _is_number(self, end: int) -> bool:
+        """Whether the number that ends here is one by itself, and no measure, price or time."""
+        digits = self[end - 1]
+        return not (self._measure(digits, end) or self._money(digits, end) or self._time(digits, end))
+
+    # -- words ---------------------------------------------------------------------------------------------------------
+
+    def _month(self, at: int) -> _Value | None:
+        """A month, with its day where one follows: May 3, 2026."""
+        month = _MONTHS.get(self[at], 0)
+        if not month:
+            return None
+        end = at + 1 + (self.word(at + 1) == ".")
+        day = self.word(end + 1)
+        behind = end + 2 + (self.word(end + 2) in _SUFFIXES)
+        if (
+            self.word(end).isspace()
+            and day.isdigit()
+            and len(day) <= len("31")
+            and self.word(behind) != ":"
+            and not self.word(behind)[:1].isalpha()
+        ):
+            return self._with_year(f"date:{month:02d}{int(day):02d}", behind)
+        if self[at] in _VERBS and self.word(at - 2) not in _MONTH_FRAMES:
+            return None
+        return _Value((f"month:{month:02d}",), end)
+
+    def _chinese(self, at: int) -> _Value | None:
+        """As in 周三, 下午3点."""
+        begun = "".join(self[at : at + 2])
+        if begun in _PARTS_ZH and (digits := self._digits(at + 2)):
+            return self._time(*digits, part=_PARTS_ZH[begun]) if self.word(digits[1]) == "点" else None
+        week = next((each for each in _WEEK_ZH if begun.startswith(each)), "")
+        day = self.word(at + len(week))
+        named = week and not day.isascii() and day in _WEEKDAYS
+        return _Value((f"day:{_WEEKDAYS[day]}",), at + len(week) + 1) if named else None
+
+    def _of_word(self, at: int) -> _Value | None:
+        """A weekday, or an ordinal."""
+        if self[at].isascii() and self[at] in _WEEKDAYS:
+            return _Value((f"day:{_WEEKDAYS[self[at]]}",), at + 1)
+        return _Value((f"ordinal:{ORDINALS[self[at]]}",), at + 1) if self[at] in ORDINALS else None

@@ -6,11 +6,12 @@ from http.client import responses
 from math import isfinite
 
 import openai
-from openai import AsyncOpenAI
+from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 from openai.types.chat import ChatCompletion, ChatCompletionMessageParam
 
 from semrouter_memory.config import ExternalModel
 from semrouter_memory.errors import ChatModelError, ModelFault, ModelUnavailableError
+from semrouter_memory.llm.authorities import tls_context
 from semrouter_memory.llm.circuit import ModelCircuit
 from semrouter_memory.model import ChatMessage
 
@@ -37,6 +38,7 @@ class OpenAIChatModel:
             base_url=config.llm_endpoint.url,
             timeout=config.llm_timeout_seconds,
             max_retries=0,
+            http_client=DefaultAsyncHttpxClient(verify=tls_context()),
         )
         # The library loads this part when it is first asked for; a request would wait for that.
         self._completions = self._client.chat.completions

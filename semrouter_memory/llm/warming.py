@@ -8,6 +8,8 @@ import asyncio
 
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
+from semrouter_memory.llm.authorities import tls_context
+
 _PATIENCE_SECONDS = 5.0
 _BODY = (
     b'{"id":"warm","object":"chat.completion","created":0,"model":"warm","choices":'
@@ -35,7 +37,10 @@ async def warm() -> bool:
 async def _ask(base_url: str) -> None:
     # Without the environment: a proxy has nothing to do with this.
     client = AsyncOpenAI(
-        api_key="none", base_url=base_url, max_retries=0, http_client=DefaultAsyncHttpxClient(trust_env=False)
+        api_key="none",
+        base_url=base_url,
+        max_retries=0,
+        http_client=DefaultAsyncHttpxClient(trust_env=False, verify=tls_context()),
     )
     async with client:
         await client.chat.completions.create(model="warm", messages=[{"role": "user", "content": "warm"}])

@@ -17,11 +17,18 @@ from semrouter_memory.codec.base import strip_block, strip_reasoning
 from semrouter_memory.config import AgeingConfig
 from semrouter_memory.deletion.lineage import all_memories
 from semrouter_memory.errors import ChatModelError, UnavailableError
+from semrouter_memory.language.scripts import CJK
 from semrouter_memory.language.third_person import embedded_text
 from semrouter_memory.maintenance.eviction import confirmations
-from semrouter_memory.maintenance.facts import adds_nothing, is_han, keeps_everything
-from semrouter_memory.maintenance.related import MAX_CONTENT_CHARS, MERGEABLE, Group, groups
-from semrouter_memory.maintenance.run import MaintenanceRun
+from semrouter_memory.maintenance.related import (
+    MAX_CONTENT_CHARS,
+    MERGEABLE,
+    Group,
+    adds_nothing,
+    groups,
+    keeps_everything,
+)
+from semrouter_memory.maintenance.sweep import MaintenanceRun
 from semrouter_memory.model import ASSERTED_AT, ChatMessage, EmbeddedMemory, Json, Memory, Scope, derived_id
 from semrouter_memory.ports import (
     ChatModel,
@@ -59,7 +66,7 @@ async def summary(model: ChatModel, memories: Sequence[Memory]) -> str | None:
         memories: newest first.
     """
     texts = [memory.content for memory in memories]
-    if any(map(is_han, texts)):
+    if CJK.search("".join(texts)):
         # A name in Chinese cannot be told from other words, so an answer could not be checked.
         return None
     try:
@@ -134,7 +141,7 @@ class Consolidator:
         memories = await all_memories(self._reader, scope, now=self._clock.now())
         if len(memories) < self._config.consolidate_at:
             return False
-        memories = [memory for memory in memories if memory.type in MERGEABLE]
+        memories = [memory for memory in memories if memory.type in MERGEABLE and not memory.passage_count]
         vectors = []
         for start in range(0, len(memories), _BATCH):
             batch = [embedded_text(memory) for memory in memories[start : start + _BATCH]]

@@ -3,21 +3,26 @@
 Strategy: merging must lose nothing, so it is shy. Everything joins the newest statement directly, never a chain of
 neighbours; one that is flagged, that will expire, that tells of a single event, or that stands to the newest in no way
 understood here, stays as it is. The merged text is made of the statements' own words:
-"User's budget for Hawaii is $12,000 (earlier: $10,000)".
+"User's budget for Hawaii is $12,000 (earlier: $10,000)". A merged text, by rule or by a model, keeps every value, unit and
+name; a model's adds none.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
+from semrouter_memory.language.names import capitalised
+from semrouter_memory.language.scripts import CJK
 from semrouter_memory.language.terms import terms
+from semrouter_memory.language.values import MONTHS, split, units
+from semrouter_memory.language.words import STOP_WORDS
 from semrouter_memory.maintenance.eviction import is_flagged
-from semrouter_memory.maintenance.facts import digits_of, is_past, keeps_everything, names_of, units_of, values_of
 from semrouter_memory.model import Memory, MemoryType, Scope, Vector
+from semrouter_memory.retain.reconciling.features import around
 from semrouter_memory.retain.reconciling.statement import Statement, statement
 
 MERGEABLE = frozenset({MemoryType.SEMANTIC, MemoryType.PROCEDURAL, MemoryType.REFLECTIVE})
@@ -37,8 +42,8 @@ _SEQUENCE = frozenset(
         " lowered updated original originally plus minus budgeted spent top up more less 增加 追加 最终 最后 初始 总共 减少 加了"
     )
 )
-_DENIAL = frozenset({"negated", "ended"})
-_ASIDE = re.compile(r"^(?P<head>.*) \((?P<label>earlier|also): (?P<items>.*)\)$", re.DOTALL)
+_STANCE = frozenset({"negated", "ended", "past"})
+_FUNCTION_CHARS = frozenset("用户的是了在也和有就都着过得地")
 
 
 class Tie(StrEnum):
@@ -50,34 +55,6 @@ class Tie(StrEnum):
     """Another value of the same attribute, which holds no longer."""
     ALSO = "also"
     """Another value of the same attribute, where there may be several."""
-
-
-@dataclass(frozen=True)
-class _Statement:
-    """A memory taken apart, once."""
-
-    memory: Memory
-
-    @cached_property
-    def statement(self) -> Statement:
-        return statement(self.memory.content, procedural=self.memory.type is MemoryType.PROCEDURAL)
-
-    @cached_property
-    def values(self) -> frozenset[str]:
-        return values_of(self.memory.content)
-
-    @cached_property
-    def units(self) -> frozenset[str]:
-        return units_of(self.memory.content)
-
-    @cached_property
-    def topic(self) -> frozenset[str]:
-        """What is left without values and without words like "added" and "final"."""
-        return (self.statement.words | self.statement.names) - _SEQUENCE
-
-    @cached_property
-    def is_past(self) -> bool:
-        return is_past(self.memory.content)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,150 +73,189 @@ def groups(memories: Sequence[Memory], vectors: Sequence[Vector]) -> list[Group]
     """The groups among one owner's active memories; no memory is in two of them."""
     kinds: dict[tuple[Scope, MemoryType], list[tuple[Memory, Vector]]] = {}
     for memory, vector in zip(memories, vectors, strict=True):
-        if memory.type in MERGEABLE and memory.expires_at is None and not is_flagged(memory):
+        lasts = memory.expires_at is None and not memory.within_session
+        if memory.type in MERGEABLE and lasts and not is_flagged(memory):
             kinds.setdefault((memory.scope, memory.type), []).append((memory, vector))
     return [group for kind in kinds.values() for group in _of_one_kind(kind)]
 
 
 def _of_one_kind(pairs: list[tuple[Memory, Vector]]) -> list[Group]:
     pairs = sorted(pairs, key=lambda pair: (pair[0].observed_at, pair[0].id), reverse=True)[:MAX_COMPARED]
-    statements = [_Statement(memory) for memory, _ in pairs]
+    memories = [memory for memory, _ in pairs]
     matrix = np.stack([vector for _, vector in pairs])
     taken: set[int] = set()
     found = []
-    for index, newest in enumerate(statements):
+    for index, newest in enumerate(memories):
         if index in taken:
             continue
         similarities = matrix @ matrix[index]
         older = [
             at for at in np.flatnonzero(similarities >= _RELATED_SIMILARITY).tolist() if at > index and at not in taken
         ]
-        ties = {at: tie for at in older if (tie := _tie(newest, statements[at], float(similarities[at])))}
+        ties = {at: tie for at in older if (tie := _tie(newest, memories[at], float(similarities[at])))}
         members = list(ties)[: _MAX_GROUP - 1]
-        if members and (group := _group(newest, [(statements[at], ties[at]) for at in members])):
+        if members and (group := _group(newest, [(memories[at], ties[at]) for at in members])):
             taken.update((index, *members))
             found.append(group)
     return found
 
 
-def _group(newest: _Statement, older: Sequence[tuple[_Statement, Tie]]) -> Group | None:
-    memories = (newest.memory, *(statement.memory for statement, _ in older))
+def _group(newest: Memory, older: Sequence[tuple[Memory, Tie]]) -> Group | None:
+    memories = (newest, *(memory for memory, _ in older))
     content = _merged(newest, older)
     turns = {turn_id for memory in memories for turn_id in memory.ids("turn_ids")}
     fits = len(content) <= MAX_CONTENT_CHARS and len(turns) <= _MAX_TURNS
     return Group(memories, content) if fits and keeps_everything(content, [each.content for each in memories]) else None
 
 
-# -- how two statements stand to each other ----------------------------------------------------------------------------
+# -- what must not be lost or made up ----------------------------------------------------------------------------------
 
 
-def _tie(newer: _Statement, older: _Statement, similarity: float) -> Tie | None:
-    new, old = newer.statement, older.statement
-    if new.people != old.people or new.marks & _DENIAL != old.marks & _DENIAL or newer.is_past != older.is_past:
-        return None
-    if newer.memory.type is MemoryType.PROCEDURAL:
-        return Tie.SAID if new.goal == old.goal and _says_all(newer, older) else None
-    if _says_all(newer, older) or _says_all(older, newer) or _is_paraphrase(newer, older, similarity):
-        return Tie.SAID
-    if new.is_event or old.is_event:
-        return Tie.EARLIER if _in_sequence(newer, older) else None
-    return _by_attribute(newer, older)
+class _Stated(NamedTuple):
+    """What a text states.
+
+    Attributes:
+        values: amounts, dates, times and whatever else has digits in it, in one spelling.
+        names: its capitalised words and its first one, which may be a name.
+    """
+
+    values: frozenset[str]
+    units: frozenset[str]
+    names: frozenset[str]
+    words: frozenset[str]
 
 
-def _says_all(more: _Statement, less: _Statement) -> bool:
-    """The one has every word, value and unit of the other."""
-    words = less.statement.content
-    return bool(words) and words <= more.statement.content and less.units <= more.units and less.values <= more.values
-
-
-def _is_paraphrase(newer: _Statement, older: _Statement, similarity: float) -> bool:
-    first, second = newer.memory.content, older.memory.content
-    return (
-        similarity >= _SAME_SIMILARITY
-        and newer.values == older.values
-        and newer.units == older.units
-        and digits_of(first) == digits_of(second)
-        and names_of(first) == names_of(second)
+@lru_cache(4_096)
+def _stated(text: str) -> _Stated:
+    values, rest = split(text)
+    numbered = {term for term in terms(rest) if any(char.isdigit() for char in term)}
+    names = [
+        *capitalised(text),
+        *(word for word in text.split()[:1] if word[:1].isupper() and _SEQUENCE.isdisjoint(terms(word))),
+    ]
+    return _Stated(
+        values | numbered,
+        units(text),
+        frozenset(map(_bare, names)) - STOP_WORDS,
+        frozenset(map(_bare, text.replace("/", " ").split())),
     )
 
 
-def _by_attribute(newer: _Statement, older: _Statement) -> Tie | None:
-    new, old = newer.statement, older.statement
-    if new.given and new.given == old.given:
-        return Tie.EARLIER if _same_class(newer, older) else Tie.ALSO
-    return Tie.EARLIER if _in_sequence(newer, older) else None
+def _bare(word: str) -> str:
+    return word.casefold().replace("’", "'").strip(".,;:!?()\"“”'-").removesuffix("'s")
 
 
-def _in_sequence(newer: _Statement, older: _Statement) -> bool:
+def keeps_everything(summary: str, originals: Sequence[str]) -> bool:
+    """Whether every number, date, unit and name of the originals is in the summary."""
+    said, characters = _stated(summary), {*CJK.findall(summary)}
+    return all(
+        each.values <= said.values
+        and each.units <= said.units
+        and each.names <= said.words
+        and {*CJK.findall(text)} - _FUNCTION_CHARS <= characters
+        for text in originals
+        if (each := _stated(text))
+    )
+
+
+def adds_nothing(summary: str, originals: Sequence[str]) -> bool:
+    """Whether every number, date, unit and name of the summary is in an original, and it denies as they do."""
+    new, known = _stated(summary), _stated(" ; ".join(originals))
+    return (
+        new.values <= known.values
+        and new.units <= known.units
+        # A month is part of a date, which is compared as a value.
+        and all(name in known.words or name[:3] in _MONTHS for name in new.names)
+        and _denies(summary) == any(map(_denies, originals))
+    )
+
+
+_MONTHS = frozenset(name[:3] for name in MONTHS)
+
+
+def _denies(text: str) -> bool:
+    return bool({"negated", "ended"} & statement(text).marks)
+
+
+# -- how two statements stand to each other ----------------------------------------------------------------------------
+
+
+def _statement(memory: Memory) -> Statement:
+    return statement(memory.content, procedural=memory.type is MemoryType.PROCEDURAL)
+
+
+def _tie(newer: Memory, older: Memory, similarity: float) -> Tie | None:
+    new, old = _statement(newer), _statement(older)
+    if new.people != old.people or (new.marks ^ old.marks) & _STANCE:
+        return None
+    if newer.type is MemoryType.PROCEDURAL:
+        return Tie.SAID if new.goal == old.goal and _says_all(newer, older) else None
+    if _says_all(newer, older) or _says_all(older, newer):
+        return Tie.SAID
+    one, other = _stated(newer.content), _stated(older.content)
+    if similarity >= _SAME_SIMILARITY and one[:3] == other[:3]:
+        return Tie.SAID
+    is_event = new.is_event or old.is_event
+    same_class = bool(_classes(one.values) & _classes(other.values))
+    if not is_event and new.given and new.given == old.given:
+        return Tie.EARLIER if same_class else Tie.ALSO
+    return Tie.EARLIER if same_class and _in_sequence(new, old) else None
+
+
+def _says_all(more: Memory, less: Memory) -> bool:
+    """The one has every word, value and unit of the other."""
+    words, one, other = _statement(less).content, _stated(more.content), _stated(less.content)
+    return bool(words) and words <= _statement(more).content and other.units <= one.units and other.values <= one.values
+
+
+def _in_sequence(new: Statement, old: Statement) -> bool:
     """As in "Budget for Hawaii is $10,000", "Added $2,000 to the Hawaii budget", "Final Hawaii budget is $12,000"."""
-    if not newer.topic or newer.topic != older.topic or not _same_class(newer, older):
-        return False
-    return not _SEQUENCE.isdisjoint(newer.statement.order + older.statement.order)
+    topic, other = ((each.words | each.names) - _SEQUENCE for each in (new, old))
+    return bool(topic) and topic == other and not _SEQUENCE.isdisjoint(new.order + old.order)
 
 
-def _same_class(newer: _Statement, older: _Statement) -> bool:
-    """Both have a value of one class: two amounts, two dates."""
-    new, old = ({value.partition(":")[0] for value in each.values if ":" in value} for each in (newer, older))
-    return bool(new & old)
+def _classes(values: frozenset[str]) -> set[str]:
+    return {value.partition(":")[0] for value in values if ":" in value}
 
 
 # -- the merged text ---------------------------------------------------------------------------------------------------
 
 
-def _merged(newest: _Statement, older: Sequence[tuple[_Statement, Tie]]) -> str:
-    said = [newest, *(statement for statement, tie in older if tie is Tie.SAID)]
+def _merged(newest: Memory, older: Sequence[tuple[Memory, Tie]]) -> str:
+    said = [newest, *(memory for memory, tie in older if tie is Tie.SAID)]
     # The newest, unless another one says all of it and more.
-    head = max(
-        said, key=lambda each: _says_all(each, newest) and len(each.statement.content - newest.statement.content)
-    )
-    start, asides = _taken_apart(head.memory.content)
+    known = _statement(newest).content
+    head = max(said, key=lambda each: _says_all(each, newest) and len(_statement(each).content - known))
+    start, asides = _taken_apart(head.content)
     for each, tie in ((newest, Tie.SAID), *older):
         if each is head:
             continue
-        first, inner = _taken_apart(each.memory.content)
-        if tie is not Tie.SAID or not _covered(first, start):
-            _put(asides, tie, _difference(first, start))
+        first, inner = _taken_apart(each.content)
+        # A paraphrase's other words are no loss.
+        if tie is not Tie.SAID or not keeps_everything(start, [first]):
+            asides[Tie.ALSO if tie is Tie.SAID else tie].append(_difference(first, start))
         for label, items in inner.items():
-            for item in items:
-                _put(asides, label, item)
-    return start + "".join(f" ({label.value}: {'; '.join(items)})" for label, items in asides.items() if items)
-
-
-def _put(asides: dict[Tie, list[str]], tie: Tie, item: str) -> None:
-    items = asides[Tie.ALSO if tie is Tie.SAID else tie]
-    if item not in items:
-        items.append(item)
-
-
-def _covered(text: str, head: str) -> bool:
-    """Nothing of the text is lost when the head stands for it: a paraphrase's other words are no loss."""
-    return keeps_everything(head, [text])
+            asides[label] += items
+    listed = ((label, dict.fromkeys(items)) for label, items in asides.items() if items)
+    return start + "".join(f" ({label.value}: {'; '.join(items)})" for label, items in listed)
 
 
 def _taken_apart(content: str) -> tuple[str, dict[Tie, list[str]]]:
     """A text that was merged before: what it says, and what it lists behind that."""
     asides: dict[Tie, list[str]] = {Tie.EARLIER: [], Tie.ALSO: []}
     text = content.strip()
-    while found := _ASIDE.match(text):
-        asides[Tie(found["label"])] = found["items"].split("; ")
-        text = found["head"]
+    for tie in (Tie.ALSO, Tie.EARLIER):
+        head, found, items = text.rpartition(f" ({tie.value}: ")
+        if found and items.endswith(")"):
+            text, asides[tie] = head, items[:-1].split("; ")
     return text.rstrip(".。 "), asides
 
 
 def _difference(text: str, head: str) -> str:
     """The part of a statement that is not in the head ("$10,000"), or all of it where that would say less."""
-    words, others = text.split(), head.split()
-    start = _common(words, others)
-    end = min(_common(words[::-1], others[::-1]), min(len(words), len(others)) - start)
+    words = tuple(text.split())
+    start, end = around(words, tuple(head.split()))
     middle = " ".join(words[start : len(words) - end])
     if start < _MIN_SHARED_PREFIX or not middle:
         return text
     return middle if set(terms(text)) <= {*terms(head), *terms(middle)} else text
-
-
-def _common(first: Sequence[str], second: Sequence[str]) -> int:
-    """How many words both begin with."""
-    return next(
-        (at for at, (one, other) in enumerate(zip(first, second, strict=False)) if one != other),
-        min(len(first), len(second)),
-    )

@@ -14,12 +14,13 @@ from fastapi.dependencies.models import Dependant
 from semrouter_memory.config import IdentityConfig
 from semrouter_memory.errors import InvalidRequestError, NotFoundError
 from semrouter_memory.exchange.events import Headers
-from semrouter_memory.exchange.identity import administered, authenticated_user, is_acceptable_id
+from semrouter_memory.exchange.identity import administered, authenticated_user, is_acceptable_id, requester_of
+from semrouter_memory.knowledge.service import KnowledgeService
 from semrouter_memory.manage.exception_handlers import unauthenticated
 from semrouter_memory.manage.schemas import ErrorJson
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.manage.times import observed_in
-from semrouter_memory.model import Period, Reach, Reason, Scope
+from semrouter_memory.model import OwnerKind, Period, Reach, Reason, Scope
 
 PREFIX = "/v1/memory"
 OWNER = "owner"
@@ -33,12 +34,22 @@ class Access:
     Attributes:
         owner_of: the owner that a request acts for; raises an `HTTPException` when there is none.
         owner_parameters: query parameters that `owner_of` reads.
+        knowledge: the documents of organisations; None: there are none.
     """
 
     service: MemoryService
     identity: IdentityConfig
     owner_of: Callable[[Request], Scope]
     owner_parameters: frozenset[str] = frozenset({OWNER})
+    knowledge: KnowledgeService | None = None
+
+    def organisation_of(self, request: Request, owner: Scope) -> Scope | None:
+        """The organisation whose documents a request may search: the owner, or the one that a filter named."""
+        if owner.kind is OwnerKind.ORGANISATION:
+            return owner
+        found = requester_of(_headers(request), {}, self.identity, {})
+        others = () if isinstance(found, Reason) else found.others
+        return next((scope for scope in others if scope.kind is OwnerKind.ORGANISATION), None)
 
     def scope(self, owner: Scope, project: str | None) -> Scope:
         """The scope of an owner, in a project where one is named.
@@ -59,15 +70,14 @@ def owner_in_header(identity: IdentityConfig) -> Callable[[Request], Scope]:
     """
 
     def owner_of(request: Request) -> Scope:
-        raw = request.headers.raw
-        fields = [(name.decode("latin-1"), value.decode("utf-8", "surrogateescape")) for name, value in raw]
-        user = authenticated_user(Headers(fields), {}, identity)
+        headers = _headers(request)
+        user = authenticated_user(headers, {}, identity)
         if isinstance(user, Reason):
             raise unauthenticated("the identity is malformed or given twice", user.value)
         if not user:
             raise unauthenticated("no authenticated user: a filter in front must set one", Reason.NO_IDENTITY)
         named = request.query_params.get(OWNER)
-        allowed = (Scope(user), administered(Headers(fields), identity))
+        allowed = (Scope(user), administered(headers, identity))
         if named is None:
             return Scope(user)
         for scope in allowed:
@@ -78,6 +88,15 @@ def owner_in_header(identity: IdentityConfig) -> Callable[[Request], Scope]:
     return owner_of
 
 
+def fields_of(request: Request) -> list[tuple[str, str]]:
+    """The headers as the filter reads them."""
+    return [(name.decode("latin-1"), value.decode("utf-8", "surrogateescape")) for name, value in request.headers.raw]
+
+
+def _headers(request: Request) -> Headers:
+    return Headers(fields_of(request))
+
+
 def named_owner(owner: str, identity: IdentityConfig) -> Scope:
     """The owner that an operator names. Raises: InvalidRequestError."""
     try:
@@ -85,7 +104,7 @@ def named_owner(owner: str, identity: IdentityConfig) -> Scope:
     except ValueError:
         scope = Scope("")
     if not is_acceptable_id(scope.owner_id, identity):
-        raise InvalidRequestError("must be user:, org:, agent: or session: and an id", field=OWNER)
+        raise InvalidRequestError("must be user:, org: or agent: and an id", field=OWNER)
     return scope
 
 

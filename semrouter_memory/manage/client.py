@@ -6,14 +6,16 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
-import httpx
 import orjson
 
 from semrouter_memory.errors import InvalidRequestError, MemoryServiceError, NotFoundError, Service, UnavailableError
 from semrouter_memory.model import Json
+
+if TYPE_CHECKING:
+    import httpx
 
 PREPARED_SHELL = "After `make run`, `. .run/env` sets what is needed."
 _UNIX = "unix:"
@@ -52,6 +54,8 @@ class ApiClient:
     """
 
     def __init__(self, target: ApiEndpoint, *, timeout_seconds: float = _TIMEOUT_SECONDS) -> None:
+        import httpx  # noqa: PLC0415 - takes a tenth of a second to load, which `--help` need not wait for
+
         self._target = target
         self._timeout_seconds = timeout_seconds
         path = target.url.removeprefix(_UNIX).removeprefix("//") if target.url.startswith(_UNIX) else None
@@ -87,7 +91,7 @@ class ApiClient:
         return answer
 
     @contextmanager
-    def _streamed(self, method: str, path: str, **request: Any) -> Iterator[httpx.Response]:
+    def _streamed(self, method: str, path: str, **request: Any) -> "Iterator[httpx.Response]":
         """A successful answer whose body is still to be read."""
         with self._explained(), self._http.stream(method, path, **request) as response:
             if response.status_code != HTTPStatus.OK:
@@ -97,6 +101,8 @@ class ApiClient:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
+        import httpx  # noqa: PLC0415 - same
+
         url = self._target.url
         try:
             yield
@@ -156,21 +162,21 @@ class OperatorClient(ApiClient):
         """Every document of the organisation."""
         cursor: str | None = ""
         while cursor is not None:
-            page = self._object("GET", _KNOWLEDGE, holding="data", params={"org": org, "cursor": cursor})
+            page = self._object("GET", _KNOWLEDGE, holding="data", params={"owner": f"org:{org}", "cursor": cursor})
             yield from page["data"]
             cursor = page["next_cursor"]
 
     def document(self, org: str, document_id: str) -> dict[str, Json]:
-        return self._object("GET", _document(document_id), holding="text", params={"org": org})
+        return self._object("GET", _document(document_id), holding="text", params={"owner": f"org:{org}"})
 
     def add_document(self, org: str, source: str, data: bytes, media_type: str, **options: Json) -> dict[str, Json]:
         """Args: options: of the route; None leaves one out."""
-        query = {"org": org, "source": source, **_given(options)}
+        query = {"owner": f"org:{org}", "source": source, **_given(options)}
         headers = {"content-type": media_type}
         return self._object("POST", _KNOWLEDGE, holding="outcome", params=query, content=data, headers=headers)
 
     def remove_document(self, org: str, document_id: str) -> dict[str, Json]:
-        return self._object("DELETE", _document(document_id), holding="deleted", params={"org": org})
+        return self._object("DELETE", _document(document_id), holding="deleted", params={"owner": f"org:{org}"})
 
     def import_lines(self, lines: bytes) -> dict[str, Json]:
         """Args: lines: as an export of a collection writes them, no more than one request may bring."""
@@ -191,6 +197,8 @@ class OperatorClient(ApiClient):
             options: query parameters of the route.
             seconds: bound on the time without a piece, in addition to the client's timeout.
         """
+        import httpx  # noqa: PLC0415 - same
+
         timeout = httpx.Timeout(self._timeout_seconds, read=seconds + self._timeout_seconds)
         with self._streamed("POST", "/v1/recording", params=options, timeout=timeout) as response:
             yield response.iter_raw()
@@ -213,6 +221,11 @@ class MemoryClient(ApiClient):
         """Args: options: of the search route; None leaves one out."""
         found = self._object("POST", f"{_PATH}/search", holding="data", json={"query": query, **_given(options)})
         return list(found["data"])
+
+    def explain(self, query: str, **options: Json) -> dict[str, Json]:
+        """Args: options: of the search route; None leaves one out."""
+        asked = {"query": query, "as": "recall", **_given(options)}
+        return self._object("POST", f"{_PATH}/search", holding="data", json=asked)
 
     def add(self, content: str | None, **fields: Json) -> dict[str, Json]:
         return self._object("POST", _PATH, holding="id", json=_given({"content": content, **fields}))
@@ -256,6 +269,23 @@ class MemoryClient(ApiClient):
         with self._streamed("GET", f"{_PATH}/export", params=parameters) as response:
             yield from response.iter_lines()
 
+    def send_mcp(self, message: bytes, headers: Mapping[str, str]) -> bytes:
+        """Send a message of MCP; returns the message that answers it, or nothing.
+
+        Args:
+            headers: what the transport wants to have there.
+        """
+        kinds = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+        with self._explained():
+            response = self._http.post(f"{_PATH}/mcp", content=message, headers={**headers, **kinds})
+        if not response.content and response.is_success:
+            return b""
+        if "jsonrpc" in (_json(response) or {}):
+            return response.content
+        if response.is_error:
+            raise _refusal(response)
+        raise MemoryServiceError(f"{self._target.url} does not answer like the memory API; check --url")
+
 
 def _one(memory_id: str) -> str:
     return f"{_PATH}/{quote(memory_id, safe='')}"
@@ -288,7 +318,7 @@ def _names_what_is_missing(error: Json) -> bool:
     return isinstance(error, dict) and str(error.get("code", "")).endswith("_not_found")
 
 
-def _refusal(response: httpx.Response) -> MemoryServiceError:
+def _refusal(response: "httpx.Response") -> MemoryServiceError:
     body = _json(response) or {}
     error = body.get("error")
     message = error.get("message") if isinstance(error, dict) else None
@@ -307,7 +337,7 @@ def _refusal(response: httpx.Response) -> MemoryServiceError:
             return MemoryServiceError(text)
 
 
-def _json(response: httpx.Response) -> dict[str, Json] | None:
+def _json(response: "httpx.Response") -> dict[str, Json] | None:
     try:
         body = orjson.loads(response.content)
     except orjson.JSONDecodeError:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import Depends, FastAPI, Query, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
 from fastapi.responses import JSONResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
@@ -18,7 +18,8 @@ from semrouter_memory import __version__
 from semrouter_memory.config import IdentityConfig, ManagementConfig
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.exchange.identity import is_acceptable_id
-from semrouter_memory.manage import exception_handlers, knowledge_routes, operator_routes, routes
+from semrouter_memory.knowledge.service import KnowledgeService
+from semrouter_memory.manage import exception_handlers, knowledge_routes, mcp_routes, operator_routes, routes
 from semrouter_memory.manage.access import OWNER, PREFIX, Access, describe_owner, named_owner, owner_in_header
 from semrouter_memory.manage.exception_handlers import unauthenticated
 from semrouter_memory.manage.operator_routes import OperatorContext
@@ -32,6 +33,13 @@ with `owner`."""
 _ABOUT_OPERATOR = """Health and metrics. With an operator's token configured, also the memory routes, for the user in `user_id` or the
 owner in `owner`, the turns of the log, and care of the files."""
 
+_OF_MEMORIES = (mcp_routes.router, routes.router)
+"""In this order: a route of memories would take `mcp` for an id."""
+
+
+def _of_owners(knowledge: KnowledgeService | None) -> tuple[APIRouter, ...]:
+    return _OF_MEMORIES if knowledge is None else (*_OF_MEMORIES, knowledge_routes.routes)
+
 
 def create_user_api(
     service: MemoryService,
@@ -40,17 +48,22 @@ def create_user_api(
     config: ManagementConfig,
     shared_secret: str | None = None,
     secret_header: str = "x-memory-secret",  # noqa: S107 - the name of a header
+    knowledge: KnowledgeService | None = None,
 ) -> FastAPI:
     """The ASGI application for `management.listen`.
 
     Args:
         shared_secret: what every request must carry in `secret_header`; None where only the proxy reaches the port.
+        knowledge: what members of an organisation may search, and its administrators change; None: nothing.
     """
     app = _base_app("Memory", _ABOUT.format(header=identity.user_header), config)
     if shared_secret is not None:
         app.add_middleware(exception_handlers.SharedSecretCheck, header=secret_header, secret=shared_secret)
-    app.state.access = Access(service=service, identity=identity, owner_of=owner_in_header(identity))
-    app.include_router(routes.router, dependencies=[Depends(describe_owner)])
+    app.state.access = Access(
+        service=service, identity=identity, owner_of=owner_in_header(identity), knowledge=knowledge
+    )
+    for router in _of_owners(knowledge):
+        app.include_router(router, dependencies=[Depends(describe_owner)])
     return app
 
 
@@ -120,12 +133,14 @@ def create_operator_api(
             identity=identity,
             owner_of=_owner_named(identity),
             owner_parameters=frozenset({OWNER, "user_id"}),
+            knowledge=context.knowledge if context is not None else None,
         )
         check = Depends(_operator_check(token))
-        app.include_router(routes.router, dependencies=[check, Depends(_describe_owner)])
+        for router in _of_owners(app.state.access.knowledge):
+            app.include_router(router, dependencies=[check, Depends(_describe_owner)])
         if context is not None:
             app.state.operator = context
-            for router in (*operator_routes.ROUTERS, knowledge_routes.routes):
+            for router in operator_routes.ROUTERS:
                 app.include_router(router, dependencies=[check])
     return app
 

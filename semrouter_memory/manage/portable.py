@@ -17,11 +17,14 @@ from semrouter_memory.errors import InvalidRequestError, complaint
 from semrouter_memory.manage.admission import PROVENANCE
 from semrouter_memory.manage.schemas import EpisodeParts, MemoryJson
 from semrouter_memory.manage.times import UtcTime
-from semrouter_memory.model import ASSERTED_AT, IMPORTED_AT, Memory, MemoryType, Scope, derived_id
+from semrouter_memory.model import ASSERTED_AT, IMPORTED_AT, PASSAGE_COUNT, Memory, MemoryType, Scope, derived_id
 from semrouter_memory.retain.episodes import rendered
 
 MAX_LINE_BYTES = 512 * 1024
 """A memory of the greatest length, written with six bytes a character, and its metadata."""
+
+_TIMES = frozenset({IMPORTED_AT, ASSERTED_AT})
+"""Metadata that means nothing in another installation."""
 
 SOURCE = "import"
 """`Memory.source` of a line that does not name one."""
@@ -33,7 +36,7 @@ _TAKEN_IDS = frozenset({"entities", "export", "import", "search", "sessions", "o
 """They would stand where a route stands."""
 
 _USAGE = {"access_count", "last_accessed_at"}
-_DERIVED = _USAGE | {"form", "context", "statements", "quote", "flagged", "contradicts"}
+_DERIVED = _USAGE | {"form", "context", "statements", "quote", "flagged", "contradicts", "within_session", "promote"}
 """What the API shows in addition to the metadata, and one installation's usage: an import ignores both."""
 
 Name = Annotated[str, Field(max_length=512)]
@@ -77,9 +80,7 @@ def export_line(memory: Memory, *, exact: bool = False) -> bytes:
     Args:
         exact: for another collection of this installation: with the times of its last assertion and import, too.
     """
-    metadata = {
-        name: value for name, value in memory.metadata.items() if exact or name not in {IMPORTED_AT, ASSERTED_AT}
-    }
+    metadata = {name: value for name, value in memory.metadata.items() if exact or name not in _TIMES}
     shown = MemoryJson.of(replace(memory, metadata=metadata))
     return shown.model_dump_json(exclude=_USAGE).encode() + b"\n"
 
@@ -129,7 +130,9 @@ def memory_from(line: ImportLine, scope: Scope, *, now: datetime, exact: bool = 
         expires_at=line.expires_at,
         importance=line.importance,
         metadata={
-            name: value for name, value in line.metadata.items() if exact or name not in {IMPORTED_AT, ASSERTED_AT}
+            name: value
+            for name, value in line.metadata.items()
+            if name != PASSAGE_COUNT and (exact or name not in _TIMES)
         },
     )
 

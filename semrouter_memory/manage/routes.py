@@ -18,16 +18,19 @@ from semrouter_memory.manage.access import (
     OWNER,
     PREFIX,
     TOO_LARGE,
+    Access,
     Api,
     MemoryId,
     Observed,
     Owner,
     ProjectFilter,
     api_router,
+    fields_of,
     ndjson_body,
     reach_of,
 )
 from semrouter_memory.manage.exception_handlers import described, refusal
+from semrouter_memory.manage.explaining import ExplainableSearch, RecallJson
 from semrouter_memory.manage.importing import Imported
 from semrouter_memory.manage.portable import export_line
 from semrouter_memory.manage.schemas import (
@@ -116,7 +119,18 @@ async def forget_memories(
 
 
 @router.post("/search", summary="Search memories")
-async def search_memories(owner: Owner, api: Api, body: SearchRequest) -> HitList:
+async def search_or_explain(request: Request, owner: Owner, api: Api, body: ExplainableSearch) -> HitList | RecallJson:
+    """The active memories most relevant to a query, best first; or, as recall, what a request with it would be given, and why."""
+    if body.kind == "recall":
+        scope = api.scope(owner, body.project_id)
+        explained = await api.service.explainer.explain(scope, fields_of(request), body)
+        return RecallJson.of(explained, scope, await api.service.usage(scope, explained.memories))
+    if body.messages is not None:
+        raise InvalidRequestError('only with "as": "recall"', field="messages")
+    return await search_memories(owner, api, body)
+
+
+async def search_memories(owner: Scope, api: Access, body: SearchRequest) -> HitList:
     """The active memories most relevant to a query, best first."""
     scope = api.scope(owner, body.project_id)
     hits = await api.service.search(

@@ -77,7 +77,8 @@ def _bind_tcp(listen: str) -> socket.socket:
         raise ConfigurationError(f"{listen!r} is not an address to listen at: host:port or unix:path")
     host = host.strip("[]")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
+    # By name: asyncio sends without delay only on sockets that say so.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, int(port)))
@@ -90,6 +91,7 @@ def _bind_tcp(listen: str) -> socket.socket:
 def _bind_unix(path: Path) -> socket.socket:
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         clear_stale_socket(path)
         listening.bind(str(path))
         # Nobody can connect before listen(), so the socket is never open to more than it should be.

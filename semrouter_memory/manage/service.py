@@ -6,11 +6,9 @@ serialised with background changes (`OwnerLocks`). A deletion commits its tombst
 committed no read shows the memory, even while the store lags behind.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
-from itertools import islice
 from types import MappingProxyType
 from typing import Any
 
@@ -29,7 +27,8 @@ from semrouter_memory.manage.admission import (
     admissible_provenance,
     require_query,
 )
-from semrouter_memory.manage.editing import edited_episode, with_content
+from semrouter_memory.manage.editing import earliest, edited_episode, expiry, kept, require_own_session, with_content
+from semrouter_memory.manage.explaining import Explainer
 from semrouter_memory.manage.importing import Importer, Written
 from semrouter_memory.manage.portable import ImportLine
 from semrouter_memory.manage.schemas import StoreRequest, UpdateRequest
@@ -63,6 +62,8 @@ from semrouter_memory.ports import (
 from semrouter_memory.recall.strategy import MemorySource
 from semrouter_memory.recall.vector_search import HybridSearch, VectorSearch
 from semrouter_memory.retain.episodes import rendered
+from semrouter_memory.retain.long_memories import whole
+from semrouter_memory.retain.passages import embedded
 from semrouter_memory.retain.reconciling.rows import RowFactory
 from semrouter_memory.retain.superseding import marked, stored
 
@@ -89,10 +90,12 @@ class MemoryService:
 
     Args:
         redact: finds secrets; content that it would change is refused.
+        explainer: says what recall would do.
         state: counts how often memories were used.
         written: called with the scope of an owner whose memories changed.
         ttl_days: lifetime of memories, by type, for which a caller names no expiry; types left out do not expire.
         searcher: scores search results as recall does; None: one with the default settings.
+        session_lifetime: how long a memory that holds within a session lasts at most.
 
     Every method raises `UnavailableError` when a part that it needs is unavailable.
     """
@@ -110,10 +113,12 @@ class MemoryService:
         redact: Redact,
         config: ManagementConfig,
         deletion: DeletionService,
+        explainer: Explainer,
         state: StateStore,
         written: Written = _ignore,
         ttl_days: Mapping[MemoryType, float] = MappingProxyType({}),
         searcher: VectorSearch | None = None,
+        session_lifetime: timedelta = timedelta(days=1),
     ) -> None:
         self._reader, self._writer, self._embedder = reader, writer, embedder
         self._turn_log, self._locks, self._state, self._clock = turn_log, locks, state, clock
@@ -122,7 +127,8 @@ class MemoryService:
             source=MemorySource(reader=reader, indexes=None, clock=clock), embedder=embedder, config=RecallConfig()
         )
         self._lifetimes = {kind: timedelta(days=days) for kind, days in ttl_days.items()}
-        self._deletion = deletion
+        self._deletion, self._session_lifetime = deletion, session_lifetime
+        self.explainer = explainer
         self.importer = Importer(
             reader=reader,
             writer=writer,
@@ -228,10 +234,10 @@ class MemoryService:
         require_query(query, max_chars=self._config.max_content_chars)
         hits = await self._searcher.search_fresh(scope, query, limit=limit, types=types, reach=reach, observed=observed)
         deleted = await self._turn_log.tombstones(scope)
-        found = (
+        found = [
             hit for hit in hits if not deleted.covers(hit.memory) and (threshold is None or hit.relevance >= threshold)
-        )
-        return list(islice(found, limit))
+        ]
+        return (await whole(self._reader, scope, found))[:limit]
 
     async def usage(self, scope: Scope, memories: Iterable[Memory]) -> Mapping[str, Usage] | None:
         """How often these memories were put into requests, by id; unused ones are left out. None: unknown at present."""
@@ -246,10 +252,11 @@ class MemoryService:
         Raises:
             InvalidRequestError: it may not be stored; the message says why.
         """
-        content = await self._admissible(new.content or rendered(new.episode))
-        self._check_metadata(new.metadata)
+        content = self._admissible(new.content or rendered(new.episode))
+        self._check_metadata({**new.metadata, "session": new.within_session})
         self._check_episode(new.episode, new.type)
         self._check_expiry(new.expires_at)
+        require_own_session(new, scope)
 
         async def store(hold: OwnerHold) -> Memory:
             time = await self._turn_log.timestamp()
@@ -263,9 +270,9 @@ class MemoryService:
                 observed_at=now,
                 created_at=now,
                 updated_at=now,
-                expires_at=self._expiry(new, now),
+                expires_at=expiry(new, now, self._lifetimes, self._session_lifetime),
                 importance=new.importance,
-                metadata={**new.metadata, **new.episode.metadata},
+                metadata={**new.metadata, **kept(new)},
             )
             return await self._stored(scope, memory.asserted(time, now=now), new, hold)
 
@@ -282,7 +289,7 @@ class MemoryService:
         self._check_metadata(changes.get("metadata", {}))
         self._check_expiry(changes.get("expires_at"))
         if "content" in changes:
-            changes["content"] = await self._admissible(edit.content)
+            changes["content"] = self._admissible(edit.content)
 
         async def update(hold: OwnerHold) -> Memory:
             memory = await self.get(scope, memory_id)
@@ -338,15 +345,18 @@ class MemoryService:
         hits = await self._reader.search(
             scope, vector, limit=_NEIGHBOURS, now=self._clock.now(), types=None, reach=Reach.EXACT, fresh=True
         )
+        hits = await whole(self._reader, scope, hits)
         deleted = await self._turn_log.tombstones(scope)
-        decision = stored([hit for hit in hits if not deleted.covers(hit.memory)], memory)
+        alike = (hit for hit in hits if hit.memory.within_session == memory.within_session)
+        decision = stored([hit for hit in alike if not deleted.covers(hit.memory)], memory)
         if decision.action is ReconcileAction.SKIP:
             again = decision.targets[0].asserted(memory.asserted_at, now=memory.updated_at)
+            lasts_anew = "expires_at" in new.model_fields_set or memory.within_session
             confirmed = replace(
                 again,
                 importance=max(again.importance, memory.importance),
-                expires_at=new.expires_at if "expires_at" in new.model_fields_set else again.expires_at,
-                metadata={**self._merged(again.metadata, new.metadata), **new.episode.metadata},
+                expires_at=memory.expires_at if lasts_anew else again.expires_at,
+                metadata={**self._merged(again.metadata, new.metadata), **kept(new)},
                 updated_at=memory.updated_at,
             )
             return await self._write(scope, confirmed, hold)
@@ -354,17 +364,16 @@ class MemoryService:
         memory = rows.replacing(memory, decision.targets)
         older = [rows.superseded(old, memory, now=memory.updated_at) for old in decision.targets]
         older += [marked(old, memory) for old in decision.outdated]
-        vectors = await self._embedder.embed_passages([embedded_text(each) for each in older]) if older else []
+        changed = await embedded(self._embedder, older)
         await hold.confirm()
-        pairs = zip((*older, memory), (*vectors, vector), strict=True)
-        await self._writer.upsert(scope, [EmbeddedMemory(each, its) for each, its in pairs])
+        await self._writer.upsert(scope, [*changed, EmbeddedMemory(memory, vector)])
         self._written(scope)
         return memory
 
     async def _write(self, scope: Scope, memory: Memory, hold: OwnerHold) -> Memory:
-        vectors = await self._embedder.embed_passages([embedded_text(memory)])
+        rows = await embedded(self._embedder, [memory])
         await hold.confirm()
-        await self._writer.upsert(scope, [EmbeddedMemory(memory, vectors[0])])
+        await self._writer.upsert(scope, rows)
         self._written(scope)
         return memory
 
@@ -374,8 +383,10 @@ class MemoryService:
         episode, content = edited_episode(memory, changes, edit), changes.pop("content", memory.content)
         self._check_episode(episode, changes.get("type", memory.type))
         if content == rendered(memory.episode) and episode not in (memory.episode, Episode()):
-            content = await self._admissible(rendered(episode))
+            content = self._admissible(rendered(episode))
         memory = with_content(memory, content, episode)
+        if "expires_at" in changes and memory.within_session:
+            changes["expires_at"] = earliest(changes["expires_at"], memory.created_at + self._session_lifetime)
         if "project_id" in changes:
             changes["scope"] = replace(memory.scope, project_id=changes.pop("project_id"))
         if metadata := changes.pop("metadata", None):
@@ -387,30 +398,15 @@ class MemoryService:
         self._check_metadata({key: value for key, value in merged.items() if key not in PROVENANCE})
         return merged
 
-    async def _admissible(self, content: str) -> str:
-        content = admissible_content(content, max_chars=self._config.max_content_chars, redact=self._redact)
-        # In a thread: counting takes milliseconds for every thousand characters.
-        tokens = await asyncio.to_thread(self._embedder.passage_tokens, content)
-        if tokens > (most := self._embedder.max_passage_tokens):
-            raise InvalidRequestError(
-                f"content has {tokens} tokens, and the embedding model reads {most} (memory.embedding.max_tokens);"
-                " store it as several memories",
-                field="content",
-            )
-        return content
-
-    def _expiry(self, new: StoreRequest, now: datetime) -> datetime | None:
-        if "expires_at" in new.model_fields_set:
-            return new.expires_at
-        lifetime = self._lifetimes.get(new.type)
-        return now + lifetime if lifetime else None
+    def _admissible(self, content: str) -> str:
+        return admissible_content(content, max_chars=self._config.max_content_chars, redact=self._redact)
 
     def _check_expiry(self, expires_at: datetime | None) -> None:
         if expires_at is not None and expires_at <= self._clock.now():
             raise InvalidRequestError("must lie in the future", field="expires_at")
 
     async def _admit(self, line: ImportLine) -> None:
-        await self._admissible(line.content)
+        self._admissible(line.content)
         self._check_metadata({key: value for key, value in line.metadata.items() if key not in PROVENANCE})
         self._check_episode(line.episode, line.type)
         admissible_provenance(line.metadata, redact=self._redact)

@@ -35,11 +35,18 @@ QUOTE = "quote"
 EPISODE = "episode"
 """Metadata of an episodic memory: an `Episode`, as far as its parts are known."""
 
+PASSAGE_COUNT = "passage_count"
+"""Metadata of a memory that is longer than the embedding model reads: the number of its passages, by which it is found."""
+
 OUTDATED_BY = "outdated_by"
 """Metadata of a quote that says more than what has changed since: the ids of the memories that say the new value."""
 
 ASSERTED_AT = "asserted_at"
 """Metadata: when it was said by the turn log's times, where the system's clock stood before that."""
+
+WITHIN = "within"
+"""Metadata of a memory that holds within one session: what the client calls it (`session`), and whether the memory becomes the
+owner's own at its end (`promote`)."""
 
 
 def derived_id(*of: str) -> str:
@@ -97,6 +104,7 @@ class Memory:
         superseded_at: set when a newer memory replaced it; from then on it is history and is not recalled.
         source: `conversation`, `session` (the summary of one) or `api`.
         metadata: provenance (`turn_ids`, `extractor`, `model`) and whatever an API caller attached.
+        passage: 0 for a whole memory; else this is a passage of the long memory with this id, counted from 1.
     """
 
     id: str
@@ -113,6 +121,13 @@ class Memory:
     expires_at: datetime | None = None
     importance: float = 0.5
     metadata: Mapping[str, Json] = field(default_factory=dict)
+    passage: int = 0
+
+    @property
+    def passage_count(self) -> int:
+        """The number of passages of a long memory, 0 for one that the embedding model reads whole."""
+        value = self.metadata.get(PASSAGE_COUNT)
+        return value if isinstance(value, int) else 0
 
     @property
     def form(self) -> Form:
@@ -150,6 +165,22 @@ class Memory:
         """The parts of an episodic memory."""
         value = self.metadata.get(EPISODE)
         return _episode(value) if isinstance(value, Mapping) and self.type is MemoryType.EPISODIC else Episode()
+
+    @property
+    def within_session(self) -> str:
+        """What the client calls the session that it holds in, "" for a memory that holds everywhere."""
+        value = self._within.get("session")
+        return value if isinstance(value, str) else ""
+
+    @property
+    def promote(self) -> bool:
+        """Whether it becomes the owner's own at the session's end."""
+        return bool(self.within_session) and self._within.get("promote") is True
+
+    @property
+    def _within(self) -> Mapping[str, Json]:
+        value = self.metadata.get(WITHIN)
+        return value if isinstance(value, Mapping) else {}
 
     @property
     def outdated_by(self) -> tuple[str, ...]:

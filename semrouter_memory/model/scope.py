@@ -3,13 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
-Vector: TypeAlias = npt.NDArray[np.float32]
-"""One L2-normalised embedding, shape (dimension,)."""
+    Vector: TypeAlias = npt.NDArray[np.float32]
+    """One L2-normalised embedding, shape (dimension,)."""
+else:
+    Vector = Any  # numpy takes a tenth of a second to load, and commands hold no vectors
 
 Json: TypeAlias = Any
 """Parsed JSON: dict, list, str, int, float, bool or None."""
@@ -21,7 +24,6 @@ class OwnerKind(StrEnum):
     USER = "user"
     ORGANISATION = "org"
     AGENT = "agent"
-    SESSION = "session"
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,7 @@ class Turn:
         ends_session: the client says that the session is at its end with this turn.
         items: the turn's whole items as the Responses API spells them, input before output, tool calls included; None
             where they are not stored (context compression is off, another API, or they held a secret).
+        agent: id of the agent that the request came from; "" for none.
     """
 
     scope: Scope
@@ -56,6 +57,7 @@ class Turn:
     complete: bool = True
     ends_session: bool = False
     items: tuple[Json, ...] | None = None
+    agent: str = ""
 
 
 class TurnState(StrEnum):
@@ -82,6 +84,7 @@ class LoggedTurn:
         error: a short word for the last failure; never content.
         transcript_hashes: as in `Turn`, those of repetitions included.
         items: as in `Turn`.
+        agent: as in `Turn`.
     """
 
     id: str
@@ -101,6 +104,7 @@ class LoggedTurn:
     error: str = ""
     transcript_hashes: tuple[str, ...] = ()
     items: tuple[Json, ...] | None = None
+    agent: str = ""
 
 
 class AppendOutcome(StrEnum):

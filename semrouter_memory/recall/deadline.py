@@ -15,6 +15,7 @@ from typing import Self, TypeVar
 
 from semrouter_memory.config import RecallConfig
 from semrouter_memory.model import StepRun
+from semrouter_memory.recall.explanation import Explanation
 
 _T = TypeVar("_T")
 
@@ -122,11 +123,13 @@ class StepTimer:
 
     Attributes:
         runs: each run by itself, in the order in which they ended.
+        explanation: where recall records why it chose what it chose; None: that is not asked for.
     """
 
-    __slots__ = ("ms", "runs")
+    __slots__ = ("explanation", "ms", "runs")
 
-    def __init__(self) -> None:
+    def __init__(self, explanation: Explanation | None = None) -> None:
+        self.explanation = explanation
         self.ms: dict[str, float] = {}
         self.runs: list[StepRun] = []
 

@@ -106,7 +106,7 @@ class QueryFeatures:
         Args:
             known_names: how many of the names occur in memories.
         """
-        by_names = wants.by_names(known_names, len(self.names) - known_names)
+        by_names = wants.by_names(known_names, len(self.names) - known_names, impersonal=self.impersonal)
         by_meaning = wants.by_meaning(vector, intent, personal=self.personal, impersonal=self.impersonal)
         return replace(self, vector=vector, intent=intent, wants=self.wants + by_names + by_meaning)
 
@@ -172,6 +172,17 @@ class CandidateFeatures:
 
     def __len__(self) -> int:
         return len(self.positions)
+
+    def columns(self, rows: Sequence[int] | NDArray[np.intp]) -> dict[str, Floats]:
+        """The features of these rows by name."""
+        timely = {} if self.timely is None else {"timely": self.timely[rows].astype(np.float32)}
+        return {
+            "similarity": self.similarity[rows],
+            "lexical": self.lexical[rows],
+            "nearby": self.nearby[rows],
+            "answered": self.answered[rows],
+            **timely,
+        }
 
     def hits(self, rows: Sequence[int] | NDArray[np.intp], relevances: Floats) -> list[Hit]:
         """The memories of these rows, each with its relevance."""

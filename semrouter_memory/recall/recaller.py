@@ -7,8 +7,10 @@ what it costs.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from itertools import chain
 
 from semrouter_memory.config import RecallConfig
 from semrouter_memory.errors import Service, UnavailableError
@@ -18,6 +20,7 @@ from semrouter_memory.ports import Clock, Deletions, Embedder, Observer, UsageNo
 from semrouter_memory.recall.conversation import ToolLoopCache
 from semrouter_memory.recall.deadline import Deadline, StepTimer, discard, result_by
 from semrouter_memory.recall.documents import DocumentSearch
+from semrouter_memory.recall.explanation import Explanation, unrecorded
 from semrouter_memory.recall.query import Query, decide
 from semrouter_memory.recall.render import frame, line, render
 from semrouter_memory.recall.selection import Budget, OthersHits, choose
@@ -50,7 +53,7 @@ class Recaller:
     """Finds the memories that belong into a request.
 
     Args:
-        documents: searches the documents of a request's organisation; None: nothing does.
+        documents: searches the documents of a request's organisation and user; None: nothing does.
     """
 
     def __init__(
@@ -109,12 +112,26 @@ class Recaller:
                     without_history=not request.history,
                 )
         except TimeoutError:
+            if timer.explanation is not None:
+                timer.explanation.timed_out()
             return RecallResult(reason=Reason.TIMEOUT)
         except Exception as error:  # noqa: BLE001 - the one place where recall fails open
             reason = _OUTAGES.get(error.service) if isinstance(error, UnavailableError) else None
             if reason is None:
                 self._observer.observe(ExchangeFailed(error))
             return RecallResult(reason=reason or Reason.INTERNAL)
+
+    async def explain_types(self, request: RecallRequest, explanation: Explanation) -> None:
+        """Record the memories that their type keeps out: recall does not even find them."""
+        types, query = request.options.types, explanation.query
+        if types is None or query is None:
+            return
+        anything = replace(request, options=replace(request.options, types=None))
+        with suppress(UnavailableError, TimeoutError):
+            async with (deadline := Deadline(self._config)):
+                found = (await self._plain.search(query, anything, deadline, StepTimer())).hits
+                forbidden = [hit for hit in found if hit.memory.type not in types]
+                explanation.forbidden(await self._not_deleted(request.scope, forbidden))
 
     async def _decided(
         self, request: RecallRequest, deadline: Deadline, timer: StepTimer, visible: VisibleTexts | None
@@ -125,6 +142,8 @@ class Recaller:
             return RecallDecision(Reason.DISABLED)
         most = self._config.max_query_chars
         query = Query(text=request.query[:most], history=request.history, now=self._clock.now(), max_chars=most)
+        if timer.explanation is not None:
+            timer.explanation.query = query
         with timer.measure("decide"):
             decision = decide(query, request.signals, any_message=self._strategy.any_message)
         if not decision.search:
@@ -135,7 +154,7 @@ class Recaller:
             if documents is None:
                 return chosen
             with timer.measure("documents"):
-                passages = await self._passages(documents, request, visible, deadline)
+                passages = await self._passages(documents, request, visible, deadline, timer.explanation)
             return chosen.with_passages(passages)
         finally:
             if documents is not None:
@@ -155,7 +174,8 @@ class Recaller:
         else:
             result, others = await self._strategy.search(query, request, deadline, timer), ()
         # Asked after the store, so that no answer of its is older than a deletion.
-        hits = await self._not_deleted(request.scope, result.hits)
+        explanation = timer.explanation
+        hits = await self._not_deleted(request.scope, result.hits, explanation)
         texts = await visible() if visible is not None else request.visible
         options, limit = request.options, self._strategy.limit
         with timer.measure("rank"):
@@ -167,8 +187,9 @@ class Recaller:
                 budget=self._budget,
                 pinned=result.pinned,
                 others=others,
+                judge=unrecorded if explanation is None else explanation.judge,
             )
-        if chosen and self._usage is not None:
+        if chosen and self._usage is not None and explanation is None:
             self._usage.note([hit.memory for hit in chosen])
         ranking = best_first((*hits, *(hit for other in others for hit in other.hits))) if others else hits
         return RecallDecision(Reason.INJECTED if chosen else _why_nothing(result), chosen, tuple(ranking[:_RANKING]))
@@ -178,7 +199,7 @@ class Recaller:
     ) -> tuple[SearchResult, Sequence[OthersHits]]:
         """Search the user's memories and, at the same time, the other owners'; of these, what is late or fails is left out."""
         searches = [
-            asyncio.create_task(self._search_other(query, request, other), name="recall other owner")
+            asyncio.create_task(self._search_other(query, request, other, timer.explanation), name="recall other owner")
             for other in request.others
         ]
         try:
@@ -190,40 +211,51 @@ class Recaller:
             for search in searches:
                 discard(search)
 
-    async def _search_other(self, query: Query, request: RecallRequest, other: OtherOwner) -> OthersHits:
+    async def _search_other(
+        self, query: Query, request: RecallRequest, other: OtherOwner, explanation: Explanation | None
+    ) -> OthersHits:
         try:
             # A deadline of its own: what it adds for a queue is this search's alone.
             result = await self._plain.search(query, request.of(other), Deadline(self._config), StepTimer())
-            return OthersHits(other, await self._not_deleted(other.scope, result.hits))
+            return OthersHits(other, await self._not_deleted(other.scope, result.hits, explanation))
         except UnavailableError:
             return OthersHits(other, ())
         except Exception as error:  # noqa: BLE001 - the user's own memories are recalled all the same
             self._observer.observe(ExchangeFailed(error))
             return OthersHits(other, ())
 
-    def _documents_of(self, query: Query, request: RecallRequest) -> "asyncio.Task[list[Hit]] | None":
-        """The search of the organisation's documents, at the same time as that of the memories."""
-        if self._documents is None or request.organisation is None:
+    def _documents_of(self, query: Query, request: RecallRequest) -> "asyncio.Future[list[list[Hit]]] | None":
+        """The searches of documents, at the same time as that of the memories."""
+        if self._documents is None or not (owners := self._document_owners(request)):
             return None
-        return asyncio.create_task(self._documents.search(query, request.organisation), name="search documents")
+        return asyncio.gather(*(self._documents.search(query, owner) for owner in owners))
+
+    def _document_owners(self, request: RecallRequest) -> list[Scope]:
+        of_user = self._documents is not None and self._documents.of_users
+        owners = (request.organisation, request.scope.in_project("") if of_user else None)
+        return [owner for owner in owners if owner is not None]
 
     async def _passages(
         self,
-        search: "asyncio.Task[list[Hit]]",
+        searches: "asyncio.Future[list[list[Hit]]]",
         request: RecallRequest,
         visible: VisibleTexts | None,
         deadline: Deadline,
+        explanation: Explanation | None,
     ) -> tuple[Hit, ...]:
-        """The passages to render; none where the search is late or fails."""
-        found = await result_by(search, deadline.state_for_ranking())
-        if not found or self._documents is None or request.organisation is None:
+        """The passages to render; none where a search is late or fails."""
+        found: Sequence[Hit] = best_first(chain(*(await result_by(searches, deadline.state_for_ranking()) or ())))
+        if not found or self._documents is None:
             return ()
+        for owner in self._document_owners(request):
+            found = await self._not_deleted(owner, found, explanation)
         return choose(
-            await self._not_deleted(request.organisation, found),
+            found,
             replace(request.options, limit=self._documents.limit, types=None),
             visible=await visible() if visible is not None else request.visible,
             cost=self._cost,
             budget=Budget(tokens=self._documents.token_budget - self._document_frame_tokens),
+            judge=unrecorded if explanation is None else explanation.judge,
         )
 
     async def _repeated(self, earlier: RecallDecision, scope: Scope) -> RecallDecision:
@@ -235,14 +267,21 @@ class Recaller:
             hits = tuple(await self._not_deleted(other, hits))
         return RecallDecision(Reason.INJECTED if hits else Reason.BELOW_THRESHOLD, hits)
 
-    async def _not_deleted(self, scope: Scope, hits: Sequence[Hit]) -> Sequence[Hit]:
+    async def _not_deleted(
+        self, scope: Scope, hits: Sequence[Hit], explanation: Explanation | None = None
+    ) -> Sequence[Hit]:
         """The hits without this owner's deleted memories: the store, and an earlier step, may still show these."""
         if not hits:
             return hits
         tombstones = await self._turn_log.tombstones(scope)
-        if not tombstones:
-            return hits
-        return [hit for hit in hits if hit.memory.scope.owner != scope.owner or not tombstones.covers(hit.memory)]
+        existing = hits
+        if tombstones:
+            existing = [
+                hit for hit in hits if hit.memory.scope.owner != scope.owner or not tombstones.covers(hit.memory)
+            ]
+        if explanation is not None:
+            explanation.found(hits, existing)
+        return existing
 
     def _tokens(self, hits: Sequence[Hit]) -> int:
         """The size of the block of these hits."""

@@ -16,6 +16,7 @@ from functools import cached_property, lru_cache
 from semrouter_memory.language.terms import terms
 from semrouter_memory.language.words import words
 from semrouter_memory.model import Hit, Memory, MemoryType, OtherOwner, RecallOptions
+from semrouter_memory.recall.explanation import Judge, Verdict, unrecorded
 from semrouter_memory.recall.visible import VisibleTexts
 
 _IGNORED_WORDS = frozenset({"user", "user's", "the", "a", "an", "that", "is", "are", "was", "has", "have"})
@@ -62,37 +63,36 @@ def choose(
     budget: Budget,
     pinned: frozenset[str] = frozenset(),
     others: Sequence[OthersHits] = (),
+    judge: Judge = unrecorded,
 ) -> tuple[Hit, ...]:
     """The hits to render.
 
     Args:
         hits: what was found and is not deleted, the preferred ones first.
-        options: limit, threshold (a hit on it is chosen) and types.
+        options: limit, threshold (a hit on it is chosen), types and session.
         visible: every text that the model sees anyway.
         cost: what rendering a hit takes of the budget. A smaller one may still fit after one that does not.
         pinned: ids of memories that need not reach the threshold.
         others: hits of other owners, each with its own limit and bound on tokens; all are ranked as one.
+        judge: takes the verdict on each hit; where it takes several, the last one holds.
     """
-    candidates = _eligible(hits, options, pinned)
-    own, allowances = _Allowance(options.limit, budget.tokens), dict[str, _Allowance]()
-    for other in others:
-        candidates += _eligible(other.hits, options, frozenset())
-        tokens = int(budget.tokens * other.owner.budget_share)
-        allowances[other.owner.scope.owner] = _Allowance(other.owner.limit, tokens)
-    if others:
-        candidates.sort(key=lambda hit: -hit.relevance)
+    own, allowances = _Allowance(options.limit, budget.tokens), _allowances(others, budget)
     texts, already = VisibleTexts(visible), _ChosenTexts()
     left, pinned_left = budget.tokens, budget.pinned_tokens
     chosen: list[Hit] = []
-    for hit in candidates:
+    for hit in _ranked(_eligible(hits, options, pinned, judge), others, options, judge):
         allowed = allowances.get(hit.memory.scope.owner, own) if others else own
         content = hit.memory.content
-        if not allowed.memories or already.cover(content) or texts.contain(content):
+        obstacle = _obstacle(content, allowed, already, texts)
+        if obstacle is not None:
+            judge(hit, obstacle)
             continue
         needed = cost(hit)
         is_pinned = hit.relevance < options.threshold
         if needed > min(left, allowed.tokens) or (is_pinned and needed > pinned_left):
+            judge(hit, Verdict.OVER_BUDGET)
             continue
+        judge(hit, Verdict.CHOSEN)
         allowed.memories, allowed.tokens = allowed.memories - 1, allowed.tokens - needed
         left, pinned_left = left - needed, pinned_left - needed * is_pinned
         already.add(content)
@@ -100,23 +100,56 @@ def choose(
     return tuple(chosen)
 
 
-def _eligible(hits: Iterable[Hit], options: RecallOptions, pinned: frozenset[str]) -> list[Hit]:
+def _ranked(own: list[Hit], others: Sequence[OthersHits], options: RecallOptions, judge: Judge) -> list[Hit]:
+    """The eligible hits of all owners."""
+    if not others:
+        return own
+    of_others = (hit for other in others for hit in _eligible(other.hits, options, frozenset(), judge))
+    return sorted((*own, *of_others), key=lambda hit: -hit.relevance)
+
+
+def _allowances(others: Sequence[OthersHits], budget: Budget) -> dict[str, _Allowance]:
+    return {
+        other.owner.scope.owner: _Allowance(other.owner.limit, int(budget.tokens * other.owner.budget_share))
+        for other in others
+    }
+
+
+def _obstacle(content: str, allowed: _Allowance, already: "_ChosenTexts", visible: VisibleTexts) -> Verdict | None:
+    """What keeps a content from being chosen, whatever it costs."""
+    if not allowed.memories:
+        return Verdict.OVER_LIMIT
+    if already.cover(content):
+        return Verdict.DUPLICATE
+    return Verdict.VISIBLE if visible.contain(content) else None
+
+
+def _eligible(hits: Iterable[Hit], options: RecallOptions, pinned: frozenset[str], judge: Judge) -> list[Hit]:
     """One owner's hits that may be chosen: no memory says anything of another owner's."""
     known = tuple(hits)
-    candidates = list(as_said(_candidates(known, options, pinned), known))
+    candidates = list(as_said(_candidates(known, options, pinned, judge), known, judge))
     outdated = outdated_episodes(candidates, known)
-    return [hit for hit in candidates if hit.memory.id not in outdated] if outdated else candidates
+    if not outdated:
+        return candidates
+    for hit in candidates:
+        if hit.memory.id in outdated:
+            judge(hit, Verdict.OUTDATED)
+    return [hit for hit in candidates if hit.memory.id not in outdated]
 
 
-def _candidates(hits: Iterable[Hit], options: RecallOptions, pinned: frozenset[str]) -> Iterator[Hit]:
+def _candidates(hits: Iterable[Hit], options: RecallOptions, pinned: frozenset[str], judge: Judge) -> Iterator[Hit]:
     for hit in hits:
         if hit.relevance < options.threshold and not (pinned and hit.memory.id in pinned):
-            continue
-        if options.types is None or hit.memory.type in options.types:
+            judge(hit, Verdict.BELOW_THRESHOLD)
+        elif hit.memory.within_session not in {"", options.session}:
+            judge(hit, Verdict.OTHER_SESSION)
+        elif options.types is None or hit.memory.type in options.types:
             yield hit
+        else:
+            judge(hit, Verdict.FORBIDDEN_TYPE)
 
 
-def as_said(candidates: Iterable[Hit], known: Sequence[Hit]) -> Iterator[Hit]:
+def as_said(candidates: Iterable[Hit], known: Sequence[Hit], judge: Judge = unrecorded) -> Iterator[Hit]:
     """Of a quote and its statements one, and what has changed since before the quote that tells the old value.
 
     The quote is shown, in the user's own words. A statement is shown where its quote is not among what was found, or is
@@ -129,6 +162,7 @@ def as_said(candidates: Iterable[Hit], known: Sequence[Hit]) -> Iterator[Hit]:
             found = {each.memory.id: each for each in known}
         quote = found.get(hit.memory.quote) if hit.memory.quote else None
         if quote and quote.memory.type is hit.memory.type and not quote.memory.outdated_by:
+            judge(hit, Verdict.QUOTE_PREFERRED)
             hit = replace(quote, relevance=max(hit.relevance, quote.relevance))  # noqa: PLW2901
         newer = (replace(found[each], relevance=hit.relevance) for each in hit.memory.outdated_by if each in found)
         for each in (*newer, hit):

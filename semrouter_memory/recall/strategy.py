@@ -196,7 +196,7 @@ class HitIndex:
 
 
 def hit_index(hits: Iterable[Hit]) -> HitIndex:
-    """The index of these hits, each memory once."""
-    once = {hit.memory.id: hit for hit in hits}
-    ordered = sorted(once.values(), key=lambda hit: (hit.memory.created_at, hit.memory.id))
+    """The index of these hits, each memory or passage once."""
+    once = {(hit.memory.id, hit.memory.passage): hit for hit in hits}
+    ordered = sorted(once.values(), key=lambda hit: (hit.memory.created_at, hit.memory.id, hit.memory.passage))
     return HitIndex(ordered, build([hit.memory.searched[:_INDEXED_CHARS] for hit in ordered]))

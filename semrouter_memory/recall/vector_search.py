@@ -6,7 +6,7 @@ formula gives the relevance whether the memories come from the index or from the
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -31,6 +31,7 @@ from semrouter_memory.model import (
 from semrouter_memory.ports import Embedder, MemoryIndex
 from semrouter_memory.recall import categories, relevance
 from semrouter_memory.recall.deadline import Deadline, StepTimer, discard
+from semrouter_memory.recall.explanation import Explanation
 from semrouter_memory.recall.features import CandidateFeatures, Floats, QueryFeatures
 from semrouter_memory.recall.prototypes import Intent, LazyPrototypes
 from semrouter_memory.recall.query import Query
@@ -95,7 +96,12 @@ class VectorSearch(ABC):
             if not len(candidates):
                 return SearchResult(empty=True)
             features = features.embedded(vector, intent, known_names=candidates.known_names)
-            return await self._ranked(candidates.compared(vector), features, fetched=_fetched(request))
+            if timer.explanation is not None:
+                timer.explanation.features = features
+                timer.explanation.searched.append(text)
+            return await self._ranked(
+                candidates.compared(vector), features, fetched=_fetched(request), explanation=timer.explanation
+            )
 
     async def search_fresh(
         self,
@@ -166,7 +172,14 @@ class VectorSearch(ABC):
         """The vector of what is searched for, and the intent of the request."""
 
     @abstractmethod
-    async def _ranked(self, candidates: CandidateFeatures, query: QueryFeatures, *, fetched: int) -> SearchResult:
+    async def _ranked(
+        self,
+        candidates: CandidateFeatures,
+        query: QueryFeatures,
+        *,
+        fetched: int,
+        explanation: Explanation | None = None,
+    ) -> SearchResult:
         """The best candidates. The query is embedded, and they are compared with it."""
 
 
@@ -192,7 +205,14 @@ class HybridSearch(VectorSearch):
         vector, said = await self.vectors.get(query, *texts, deadline=deadline)
         return vector, (await self._prototypes.get()).intent(said)
 
-    async def _ranked(self, candidates: CandidateFeatures, query: QueryFeatures, *, fetched: int) -> SearchResult:
+    async def _ranked(
+        self,
+        candidates: CandidateFeatures,
+        query: QueryFeatures,
+        *,
+        fetched: int,
+        explanation: Explanation | None = None,
+    ) -> SearchResult:
         prototypes = await self._prototypes.get()
         needs = relevance.needed(candidates, query)
         scores = relevance.score(candidates, query, needs)
@@ -201,6 +221,9 @@ class HybridSearch(VectorSearch):
         hits = candidates.hits(
             rows, relevance.relevances(scores, rows, query, prototypes, needs=needs, labels=candidates.labels)
         )
+        if explanation is not None:
+            made_of = relevance.features(scores, query, prototypes, needs=needs, rows=np.asarray(rows, dtype=np.intp))
+            _record(explanation, hits, {**candidates.columns(rows), "needed": needs[rows], **made_of})
         return SearchResult(best_first(hits), frozenset(hit.memory.id for hit in hits[: len(first)]))
 
 
@@ -217,14 +240,31 @@ class SemanticSearch(VectorSearch):
         (vector,) = await self.vectors.get(query, text, deadline=deadline)
         return vector, Intent()
 
-    async def _ranked(self, candidates: CandidateFeatures, query: QueryFeatures, *, fetched: int) -> SearchResult:
+    async def _ranked(
+        self,
+        candidates: CandidateFeatures,
+        query: QueryFeatures,
+        *,
+        fetched: int,
+        explanation: Explanation | None = None,
+    ) -> SearchResult:
         rows = _highest(candidates.similarity, fetched)
         hits = candidates.hits(rows, candidates.similarity[rows])
+        if explanation is not None:
+            _record(explanation, hits, candidates.columns(rows))
         if relevance.cosine_worth(query) < _KNOWN:
             # To a model that knows few Chinese characters, sentences that share nothing look alike.
             units = frozenset(_chinese_units(query.text))
             hits = [hit if _shares(units, hit.memory.content) else replace(hit, relevance=0.0) for hit in hits]
         return SearchResult(best_first(hits))
+
+
+def _record(explanation: Explanation, hits: Sequence[Hit], columns: Mapping[str, Floats | float]) -> None:
+    """Record the features by memory; those of the query alone are the same for each."""
+    for row, hit in enumerate(hits):
+        explanation.columns[hit.memory.id] = {
+            name: float(column if isinstance(column, float) else column[row]) for name, column in columns.items()
+        }
 
 
 def _shares(units: frozenset[str], content: str) -> bool:

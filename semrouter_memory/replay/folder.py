@@ -4,16 +4,19 @@ An exchange is appended with one write, so a process that is killed leaves whole
 cut. Bounds hold at all times: a file, and all recordings in the directory together.
 """
 
+import io
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
 from semrouter_memory.errors import InputFileError
-from semrouter_memory.replay.reading import SUFFIXES
-from semrouter_memory.replay.rendering import SUFFIX, Format, header, written
+from semrouter_memory.replay.normalise import normalised
+from semrouter_memory.replay.reading import SUFFIXES, LocatedRecord, Warn, exchanges_of, records_in
+from semrouter_memory.replay.records import End, RecordedExchange
+from semrouter_memory.replay.rendering import SUFFIX, Format, header, rfc3339, written
 
 Files = Literal["rolling", "exchange"]
 _PREFIX = "recording-"
@@ -27,7 +30,6 @@ class FolderSettings:
 
     Attributes:
         files: many exchanges in a file, or each in its own.
-        made_by: for the files' headers.
         started_at: of the recording, for the headers of rolling files.
         timed: write times; without, only the order.
     """
@@ -37,8 +39,7 @@ class FolderSettings:
     files: Files
     max_file_bytes: int
     max_total_bytes: int
-    made_by: str
-    started_at: str
+    started_at: str = field(default_factory=lambda: rfc3339(datetime.now(UTC)))
     pseudonymised: bool = False
     timed: bool = True
 
@@ -95,7 +96,7 @@ class Folder:
     def _header(self, started_at: str) -> bytes:
         settings = self._settings
         started_at = started_at if settings.timed else ""
-        record = header(made_by=settings.made_by, started_at=started_at, pseudonymised=settings.pseudonymised)
+        record = header(started_at, pseudonymised=settings.pseudonymised)
         return written([record], settings.format)
 
     def _write(self, path: Path, data: bytes) -> None:
@@ -131,3 +132,66 @@ class Folder:
             for path in self._settings.directory.iterdir()
             if path.name.startswith(_PREFIX) and path.suffix in SUFFIXES
         ]
+
+
+class ExchangeWriter:
+    """Writes whole exchanges to a folder; without times, they are normalised.
+
+    Attributes:
+        taken: how many were written.
+        left_out: how many were larger than a file may be.
+        note: what the sidecar said at the end of its recording.
+    """
+
+    def __init__(self, settings: FolderSettings) -> None:
+        self.directory = settings.directory
+        self._settings = settings
+        self._folder = Folder(settings)
+        self.taken = self.left_out = 0
+        self.note = ""
+
+    def take_stream(self, chunks: Iterator[bytes], name: str, warn: Warn) -> None:
+        """All exchanges of a recording that is being made."""
+        located = records_in(io.BufferedReader(_LiveStream(chunks)), name, warn)
+        for exchange in exchanges_of(self._noted(located)):
+            self.take(exchange)
+
+    def take(self, exchange: RecordedExchange) -> None:
+        records, timed = list(exchange.records), self._settings.timed
+        if not timed:
+            records = [
+                replace(each, stream=2 * self.taken + each.stream)
+                for each in normalised(exchange, name=f"exchange-{self.taken + 1}")
+            ]
+        data = written(records, self._settings.format, timed=timed)
+        if self._folder.append(data, started_at=exchange.started_at) is None:
+            self.left_out += 1
+        else:
+            self.taken += 1
+
+    def _noted(self, located: Iterator[LocatedRecord]) -> Iterator[LocatedRecord]:
+        for each in located:
+            if each.record.stream == 0 and isinstance(each.record.event, End):
+                self.note = each.record.event.note
+            yield each
+
+
+class _LiveStream(io.RawIOBase):
+    """Bytes that arrive in chunks, as a file."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+        self._left = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: "memoryview") -> int:  # type: ignore[override]  # any buffer, in the base class
+        while not self._left:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                return 0
+            self._left = chunk
+        count = min(len(buffer), len(self._left))
+        buffer[:count], self._left = self._left[:count], self._left[count:]
+        return count

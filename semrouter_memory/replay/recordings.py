@@ -22,7 +22,7 @@ from semrouter_memory.replay.capture import Capture, RawExchange
 from semrouter_memory.replay.cleaning import CleaningSettings
 from semrouter_memory.replay.folder import Folder, FolderSettings
 from semrouter_memory.replay.records import End, EndedBy, Record
-from semrouter_memory.replay.rendering import Renderer, Rendering, header, written
+from semrouter_memory.replay.rendering import Renderer, Rendering, header, rfc3339, written
 
 _log = structlog.get_logger("semrouter_memory.replay")
 
@@ -152,7 +152,6 @@ class Recordings:
         config: RecordingConfig,
         *,
         directory: Path,
-        made_by: str,
         redact: Callable[[str], str],
         identity_headers: frozenset[str],
         secret_headers: frozenset[str],
@@ -160,7 +159,6 @@ class Recordings:
     ) -> None:
         self._config = config
         self._directory = config.directory.expanduser() if config.directory else directory
-        self._made_by = made_by
         self._redact = redact
         self._identity_headers = identity_headers
         self._headers = frozenset(config.redact_headers) | secret_headers
@@ -180,7 +178,7 @@ class Recordings:
         folder = await asyncio.to_thread(Folder, self._folder())
 
         def sink(exchange: bytes, started_at: datetime) -> bool:
-            return folder.append(exchange, started_at=_text(started_at)) is not None
+            return folder.append(exchange, started_at=rfc3339(started_at)) is not None
 
         rolling = self._config.files == "rolling"
         rendering = Rendering(
@@ -214,7 +212,8 @@ class Recordings:
         recording = Recording(self.capture, pipe.put, sample=options.sample, rendering=rendering)
         self._begin(recording)
         try:
-            yield _written_header(self._made_by, options)
+            head = header(rfc3339(datetime.now(UTC)), pseudonymised=options.pseudonymise)
+            yield written([head], "protobuf")
             async for exchange in pipe.until(options.seconds, self._stopping):
                 yield exchange
             await self._end(recording)
@@ -255,8 +254,6 @@ class Recordings:
             files=config.files,
             max_file_bytes=config.max_file_mb * _MB,
             max_total_bytes=config.max_total_mb * _MB,
-            made_by=self._made_by,
-            started_at=_text(datetime.now(UTC)),
             pseudonymised=config.pseudonymise,
         )
 
@@ -302,12 +299,3 @@ class _Pipe:
     def _counted(self, exchange: bytes) -> bytes:
         self._got_bytes += len(exchange)
         return exchange
-
-
-def _written_header(made_by: str, options: LiveOptions) -> bytes:
-    record = header(made_by=made_by, started_at=_text(datetime.now(UTC)), pseudonymised=options.pseudonymise)
-    return written([record], "protobuf")
-
-
-def _text(time_: datetime) -> str:
-    return time_.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -12,9 +12,11 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from multiprocessing import connection, get_context, parent_process
 from typing import Literal
 
+from semrouter_memory import __version__
 from semrouter_memory.errors import InputFileError
 from semrouter_memory.replay import lines, protocol
 from semrouter_memory.replay.capture import RawEvent, RawExchange
@@ -23,6 +25,7 @@ from semrouter_memory.replay.records import Begin, End, EndedBy, Event, Header, 
 
 Format = Literal["jsonl", "protobuf"]
 SUFFIX: dict[Format, str] = {"jsonl": ".jsonl", "protobuf": ".binpb"}
+_MADE_BY = f"semrouter-memory {__version__}"
 _NICE = 10
 
 
@@ -46,8 +49,13 @@ def written(records: Sequence[Record], form: Format, *, timed: bool = True) -> b
     return b"".join(_framed(protocol.encoded(record)) for record in records)
 
 
-def header(*, made_by: str, started_at: str, pseudonymised: bool) -> Record:
-    return Record(0, 0, Header(made_by=made_by, started_at=started_at, pseudonymised=pseudonymised))
+def header(started_at: str, *, pseudonymised: bool) -> Record:
+    return Record(0, 0, Header(made_by=_MADE_BY, started_at=started_at, pseudonymised=pseudonymised))
+
+
+def rfc3339(time: datetime) -> str:
+    """A time as headers have it."""
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def rendered(raw: RawExchange, how: Rendering) -> bytes:

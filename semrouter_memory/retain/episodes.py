@@ -157,12 +157,20 @@ def _steps(tools: Sequence[ToolUse]) -> tuple[str, ...]:
 
 
 def _outcome(answer: str) -> str:
-    return _storable(_FENCED.sub(" ", strip_reasoning(strip_block(answer))[:_READ_CHARS]))
+    return _checked(next(answer_sentences(answer), ""))
+
+
+def answer_sentences(answer: str) -> Iterator[str]:
+    """The sentences of an answer's beginning, without code and the model's reasoning."""
+    return _sentences(_FENCED.sub(" ", strip_reasoning(strip_block(answer))[:_READ_CHARS]))
 
 
 def _storable(text: str) -> str:
     """The first sentence, when it is short enough and may be stored, else ""."""
-    sentence = next(_sentences(text), "")
+    return _checked(next(_sentences(text), ""))
+
+
+def _checked(sentence: str) -> str:
     return sentence if _fits(sentence) and not phrases("about_memory").occur_in(sentence) else ""
 
 

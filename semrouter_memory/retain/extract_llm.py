@@ -5,12 +5,10 @@ The model reads user and assistant texts only, never system prompts or tool resu
 user said themselves (`grounding`).
 """
 
-import json
-import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from semrouter_memory.codec.base import strip_block, strip_reasoning
+from semrouter_memory.codec.base import json_values, strip_block
 from semrouter_memory.errors import ChatModelError, ModelFault, UnavailableError
 from semrouter_memory.language.terms import terms
 from semrouter_memory.language.third_person import to_third_person
@@ -48,9 +46,6 @@ prefers answers as bullet points"); a wish for the task at hand only is none.
 
 Answer with a JSON array only, and [] when there is nothing to remember:
 [{"type": "semantic|procedural|episodic|reflective", "content": "fact with its context", "turn": 1}]"""
-
-_OPENING = re.compile(r"\[\s*(?=[{\]])|\{\s*(?=\")")
-_FENCE = re.compile(r"```(?:json)?\s*(.*?)```", re.DOTALL | re.IGNORECASE)
 
 
 class Extracted(NamedTuple):
@@ -128,7 +123,7 @@ def parse(answer: str) -> list[Extracted]:
         ChatModelError: there is no JSON array in it, or only a broken one.
     """
     facts: dict[str, Extracted] = {}
-    for entry in _array(strip_reasoning(answer)):
+    for entry in _array(answer):
         if len(facts) == MAX_FACTS:
             break
         if fact := _fact(entry):
@@ -150,33 +145,10 @@ def _bounded(text: str) -> str:
 
 
 def _array(answer: str) -> list[Json]:
-    for text in (answer, *_FENCE.findall(answer)):
-        if (found := _as_array(_loaded(text))) is not None:
-            return found
-    if (found := _embedded(answer)) is not None:
-        return found
-    raise ChatModelError("the model's answer holds no JSON array", fault=ModelFault.UNPARSABLE)
-
-
-def _embedded(answer: str) -> list[Json] | None:
-    """The first array, or object with one, that stands in other text."""
-    decoder, position = json.JSONDecoder(), 0
-    while start := _OPENING.search(answer, position):
-        try:
-            value, position = decoder.raw_decode(answer, start.start())
-        except (ValueError, RecursionError):
-            # What begins like the array and is broken must not be read in parts.
-            return None
+    for value in json_values(answer):
         if (found := _as_array(value)) is not None:
             return found
-    return None
-
-
-def _loaded(text: str) -> Json:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
+    raise ChatModelError("the model's answer holds no JSON array", fault=ModelFault.UNPARSABLE)
 
 
 def _as_array(value: Json) -> list[Json] | None:

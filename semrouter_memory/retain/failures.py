@@ -5,11 +5,12 @@ known to be unavailable or full, otherwise the refused one. A write that is refu
 so that it ends as a dead letter. Any other failure counts at once. Pauses grow, with jitter.
 """
 
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TypeVar
+
+from cachetools import LRUCache
 
 from semrouter_memory.config import RetainConfig
 from semrouter_memory.errors import (
@@ -69,7 +70,7 @@ class FailurePolicy:
         self._jitter = jitter
         self._store_failures = 0
         self._store_cooldown: Cooldown | None = None
-        self._sessions: OrderedDict[SessionKey, _StoreFailures] = OrderedDict()
+        self._sessions: LRUCache[SessionKey, _StoreFailures] = LRUCache(_MAX_SESSIONS)
 
     @property
     def store_available(self) -> bool:
@@ -167,6 +168,4 @@ class FailurePolicy:
         failures, refusals = (before.failures, before.refusals) if before else (0, 0)
         cooldown = Cooldown.of(self.pause(failures), self._clock.now())
         self._sessions[key] = _StoreFailures(cooldown, failures + 1, refusals + refusal)
-        while len(self._sessions) > _MAX_SESSIONS:
-            self._sessions.popitem(last=False)
         return refusal and refusals >= _FREE_REFUSALS

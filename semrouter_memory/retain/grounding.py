@@ -9,18 +9,16 @@ nothing passes: the quote of what was said stands, and what is planted stays.
 """
 
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from importlib import resources
 
-from semrouter_memory.language.phrases import begins, phrases
+from semrouter_memory.language.names import capitalised
+from semrouter_memory.language.phrases import begins, lists, phrases, word_set
 from semrouter_memory.language.scripts import CJK
 from semrouter_memory.language.sentences import QUESTION_MARKS, sentences
-from semrouter_memory.language.values import MONTHS, NUMBER_WORDS, ORDINALS, SCALES, han_number
-from semrouter_memory.language.word_lists import word_set
+from semrouter_memory.language.values import NUMBER_WORDS, ORDINALS, split
 from semrouter_memory.language.words import tokens
 from semrouter_memory.model import Candidate, LoggedTurn
 from semrouter_memory.retain import content_policy
@@ -50,26 +48,20 @@ _CLAUSE_MARKS = frozenset(",;.!?")
 _SOON = 60
 """A date so many days from the turn may be the model's reading of "next Friday"."""
 
-_NUMBER = re.compile(r"(\d+(?:[.,:]\d+)*)\s?(k\b|thousand|grand|m\b|million|万|千|[ap]\.?m\b)?", re.IGNORECASE)
-_CLOCK = re.compile(r"(?P<hour>\d{1,2})(?P<rest>(?:[:.]\d\d)*)")
-"""7:30 and 7.30; a ratio (1.85:1) is none."""
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
-_NAME = re.compile(r"(?<![.!?:]\s)(?<=[\s(\"'“/-])[A-ZÀ-ÖØ-Þ][\w'’.&+-]*")
-_DATA = tomllib.loads(resources.files(__package__).joinpath("grounding.toml").read_text(encoding="utf-8"))
-_TELLING, _CALENDAR, _LOOSE = word_set(_DATA["telling"]), word_set(_DATA["calendar"]), word_set(_DATA["loose"])
+_DATA = lists("grounding", __package__)
+_TELLING, _CALENDAR, _LOOSE = (
+    word_set(_DATA["telling"]),
+    word_set(_DATA["calendar"]),
+    word_set(_DATA["loose"]),
+)
 _HAN_TELLING = frozenset(_DATA["telling_zh"])
 _NEGATORS, _NEGATIVE, _DENYING = (word_set(_DATA[name]) for name in ("negators", "negative", "denying"))
 _NEGATIVE_HAN = tuple(filter(CJK.match, _NEGATIVE))
-_SPELLED = {word: str(number) for word, number in (NUMBER_WORDS | ORDINALS).items()}
-_SPELLED |= dict(entry.split("=") for entry in _DATA["numbers"].split())
-_PEOPLE = {word: line.split()[0] for line in _DATA["people"].strip().splitlines() for word in line.split()}
-_SCALES = SCALES | {"thousand": 1_000, "grand": 1_000, "million": 1_000_000}
-_HAN_NUMBER = re.compile(r"[零〇一二三四五六七八九两十百千万]+")
-_HALF_DAY = 12
-_DATE = re.compile(
-    rf"\b\d{{4}}-(?P<month>\d\d)-(?P<day>\d\d)\b|(?:\b(?P<before>\d{{1,2}}) )?\b(?P<name>{'|'.join(MONTHS)})\b(?: (?P<after>\d{{1,2}})\b)?",
-    re.IGNORECASE,
+_SPELLED = {word: str(number) for word, number in (NUMBER_WORDS | ORDINALS).items()} | dict(
+    entry.split("=") for entry in _DATA["numbers"].split()
 )
+_PEOPLE = {word: line.split()[0] for line in _DATA["people"].strip().splitlines() for word in line.split()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,13 +141,13 @@ class _UserWords:
         self._known = _Known(" ".join(self.sentences).lower())
         everything = {_bare(word) for word in _WORD.findall(lowered)}
         self._names = everything | {word[:_STEM] for word in everything}
-        self._numbers = _values(lowered) | {str(day.year) for day in self._days}
+        self._numbers = _said_numbers(lowered) | {str(day.year) for day in self._days}
 
     def misses(self, content: str) -> str:
         """What of a statement the user did not say, as a reason; "" when they said it."""
-        if not all(each & self._numbers for each in _needed(self._undated(content))):
+        if not all(ways & self._numbers or self._is_soon(value) for value, ways in _numbers(_without_loose(content))):
             return NUMBER
-        if not all(self._knows_name(name) for name in _NAME.findall(content)):
+        if not all(self._knows_name(name) for name in capitalised(content)):
             return NAME
         if not _people(content) <= _people(self._text):
             return PERSON
@@ -165,15 +157,11 @@ class _UserWords:
         best = max(self.sentences, key=lambda sentence: _Known(sentence.lower()).share(content), default="")
         return _against(content, best)
 
-    def _undated(self, content: str) -> str:
-        """Without dates that may stand for "today" or "next Friday"."""
-        return _DATE.sub(lambda match: "" if self._is_soon(match) else match.group(), content)
-
-    def _is_soon(self, match: re.Match[str]) -> bool:
-        month = MONTHS.index(match["name"].casefold()) + 1 if match["name"] else int(match["month"])
-        number = int(match["day"] or match["before"] or match["after"] or 0)
-        return any(
-            (day.month, day.day) == (month, number)
+    def _is_soon(self, value: str) -> bool:
+        """Whether it is a date that may stand for "today" or "next Friday"."""
+        kind, _, date = value.partition(":")
+        return kind == "date" and any(
+            f"{day:%m%d}" == date
             for said in self._days
             for day in (said + timedelta(each) for each in (range(-_SOON, _SOON) if self._relative else (0,)))
         )
@@ -191,7 +179,7 @@ class _Known:
         self._words = {_bare(word) for word in _WORD.findall(lowered)}
         self._stems = {word[:_STEM] for word in self._words}
         self._han = set(_bigrams(lowered))
-        self._numbers = _values(lowered)
+        self._numbers = _said_numbers(lowered)
 
     def share(self, content: str) -> float:
         """How much of a statement's words are known."""
@@ -199,7 +187,7 @@ class _Known:
         told = [word for each in _WORD.findall(CJK.sub(" ", lowered)) if (word := _bare(each)) not in _TELLING]
         pairs = _bigrams(lowered)
         if not told and not pairs:
-            return 1.0 if _needed(lowered) else 0.0
+            return 1.0 if next(_numbers(lowered), None) else 0.0
         known = sum(self._knows(word) for word in told)
         return (known + sum(pair in self._han for pair in pairs)) / (len(told) + len(pairs))
 
@@ -297,43 +285,38 @@ def _bare(word: str) -> str:
     return word[:-1] if len(word) > _STEM and word.endswith("s") and not word.endswith("ss") else word
 
 
-def _values(text: str) -> set[str]:
-    """Every number by value, in each way in which it may be meant: 2,600 and 2600, 10k and 10000, "five" and 5."""
-    found = {value for each in _written(text) for value in each}
-    spelled = {_SPELLED[word] for each in _WORD.findall(text) for word in each.split("-") if word in _SPELLED}
-    return found | spelled | {str(han_number(each)) for each in _HAN_NUMBER.findall(text)}
+def _numbers(text: str) -> Iterator[tuple[str, set[str]]]:
+    """The numbers of a text as values, each with the ways in which it may have been said.
 
-
-def _needed(text: str) -> list[set[str]]:
-    """The numbers of a statement that must have been said, each with its other ways of being written."""
-    lowered = text.lower()
-    spelled = [{_SPELLED[word]} for word in _WORD.findall(lowered) if word in _SPELLED and word not in _LOOSE]
-    return [*_written(lowered), *spelled]
-
-
-def _written(text: str) -> Iterator[set[str]]:
-    for match in _NUMBER.finditer(text):
-        figures, unit = match[1], (match[2] or "").lower().replace(".", "")
-        timed = ":" in figures or unit in {"am", "pm"}
-        if clock := _CLOCK.fullmatch(figures) if timed else None:
-            hour, tail = int(clock["hour"]), clock["rest"].replace(".", ":")
-            hours = {hour, hour % _HALF_DAY + (_HALF_DAY if unit == "pm" or hour < _HALF_DAY else 0)}
-            yield {f"{each}{tail if tail.strip(':0') else ''}" for each in hours}
+    A day may stand for a date, an hour for the same hour of the afternoon, and a word like "dozen" for its number.
+    """
+    values, rest = split(text)
+    for value in values:
+        kind, _, number = value.partition(":")
+        if kind in {"address", "month"} or not number[-1:].isdigit():
             continue
-        scale = _SCALES.get(unit, 1)
-        grouped = re.sub(r"[.,:]", "", figures)
-        ways = {_plain(grouped, scale), *([_plain(grouped, 1)] if unit == "m" else [])}
-        if re.fullmatch(r"\d+[.,]\d{1,2}", figures):
-            ways = {_plain(figures.replace(",", "."), scale), *([] if scale > 1 else ways)}
-        yield ways
+        ways = {number}
+        if kind == "date":
+            ways.add(f"{int(number[2:])}")
+        if kind == "time":
+            hours = {int(number[:2]), (int(number[:2]) + 12) % 24} if number < "12" else {int(number[:2])}
+            ways = {f"{hour:02d}{number[2:]}" for hour in hours}
+            ways |= {str(hour) for each in hours for hour in (each, each % 12)} if number.endswith("00") else set()
+        if kind == "cm":
+            # "1.5m" may be metres, or a million and a half.
+            ways |= {f"{float(number) / 100:g}", f"{float(number) * 10_000:.12g}"}
+        yield value, ways
+    yield from (("", {word.strip(".,;:!?()")}) for word in rest.split() if any(map(str.isdigit, word)))
+    yield from (("", {_SPELLED[word]}) for word in _WORD.findall(text.lower()) if word in _SPELLED)
 
 
-def _plain(figures: str, scale: int) -> str:
-    return f"{float(figures) * scale:.10g}" if len(figures) < _LONG else figures
+def _said_numbers(text: str) -> set[str]:
+    return {way for _, ways in _numbers(text) for way in ways}
 
 
-_LONG = 12
-"""Figures of a number that is an account's or a telephone's rather than an amount."""
+def _without_loose(content: str) -> str:
+    """Without words like "one", which may be no number."""
+    return " ".join(word for word in content.split() if word.lower() not in _LOOSE)
 
 
 def _bigrams(text: str) -> list[str]:

@@ -21,11 +21,12 @@ is summed up when it was announced, or when the session has been idle for long e
 """
 
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
+
+from cachetools import LRUCache
 
 from semrouter_memory.model import Claim, PendingSession, SessionKey
 from semrouter_memory.resilience import Cooldown
@@ -139,7 +140,7 @@ class Idling:
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
-        self._seen: OrderedDict[SessionKey, _Seen] = OrderedDict()
+        self._seen: LRUCache[SessionKey, _Seen] = LRUCache(_MAX_SESSIONS)
 
     def since(self, key: SessionKey, last_observed_at: datetime, now: datetime) -> datetime:
         """When the session fell idle, by the clock as it stands now.
@@ -151,10 +152,6 @@ class Idling:
         if known is None or known.last_observed_at < last_observed_at:
             known = _Seen(last_observed_at, max(now - last_observed_at, timedelta()), self._monotonic())
             self._seen[key] = known
-            if len(self._seen) > _MAX_SESSIONS:
-                self._seen.popitem(last=False)
-        else:
-            self._seen.move_to_end(key)
         return now - known.age - timedelta(seconds=self._monotonic() - known.seen)
 
 
@@ -181,8 +178,8 @@ class ExtractionScheduler:
         self._probe_pause = probe_pause
         self._due: dict[SessionKey, Trigger] = {}
         self._answers = 0
-        self._failed: OrderedDict[SessionKey, FailureRecord] = OrderedDict()
-        self._summed_up: OrderedDict[SessionKey, int] = OrderedDict()
+        self._failed: LRUCache[SessionKey, FailureRecord] = LRUCache(_MAX_FAILED)
+        self._summed_up: LRUCache[SessionKey, int] = LRUCache(_MAX_SUMMED_UP)
         self._probe: tuple[SessionKey, Trigger] | None = None
         self._probe_cooldown: Cooldown | None = None
         self._probed: set[SessionKey] = set()
@@ -294,8 +291,6 @@ class ExtractionScheduler:
             self._failed.pop(claim.key, None)
             return
         self._summed_up[claim.key] = claim.unsummarised
-        while len(self._summed_up) > _MAX_SUMMED_UP:
-            self._summed_up.popitem(last=False)
 
     def answered(self, key: SessionKey | None = None) -> None:
         """The model answered, whatever it said.
@@ -314,8 +309,6 @@ class ExtractionScheduler:
         """The model did not serve the session's prompt; returns whether the prompt is at fault: others were served."""
         failures, before = self.failures(key), self._failed.pop(key, None)
         self._failed[key] = FailureRecord(failures + 1, self._answers)
-        while len(self._failed) > _MAX_FAILED:
-            self._failed.popitem(last=False)
         return before is not None and before.answers < self._answers
 
     def cool_down(self, key: SessionKey, pause: timedelta, now: datetime) -> None:

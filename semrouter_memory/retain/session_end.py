@@ -22,13 +22,14 @@ from semrouter_memory.errors import (
     TurnLogError,
 )
 from semrouter_memory.events import EpisodeFinished, SessionDue, WorkFailed
-from semrouter_memory.model import Candidate, Claim, LoggedTurn, TurnState
+from semrouter_memory.model import Candidate, Claim, LoggedTurn, MemoryType, OwnerKind, Scope, TurnState
 from semrouter_memory.ports import ChatModel, Embedder, MemoryReader, Observer, TurnLog
-from semrouter_memory.retain import episode_llm, episodes, quotes
+from semrouter_memory.retain import episode_llm, episodes, lessons, quotes
 from semrouter_memory.retain.episode_llm import LlmEpisodes
 from semrouter_memory.retain.passages import fitted, reads_all
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
 from semrouter_memory.retain.scheduling import Trigger
+from semrouter_memory.retain.session_memories import SessionMemories
 
 _MIN_TELLING_TURNS = 2
 """An episode of one turn with content could only repeat its quote."""
@@ -115,6 +116,42 @@ class EpisodeWriter:
         return len(telling) >= _MIN_TELLING_TURNS
 
 
+class LessonWriter:
+    """Writes the lessons of agents' runs to the agents."""
+
+    def __init__(self, *, writer: ReconcilingWriter, reader: MemoryReader) -> None:
+        self._writer = writer
+        self._reader = reader
+
+    async def write(self, claim: Claim, turns: Sequence[LoggedTurn]) -> None:
+        """Write what each agent learned in the session, unless it is among what is known of the user.
+
+        Raises:
+            StoreUnavailableError: it can be written later.
+            LockLostError: same.
+        """
+        for agent in dict.fromkeys(turn.agent for turn in turns if turn.agent):
+            run = await asyncio.to_thread(lessons.learned, turns, agent)
+            if not run.lessons:
+                continue
+            found = lessons.candidates(run, await self._known(claim.scope), turns[-1].observed_at)
+            if found:
+                await self._writer.share(claim, turns, Scope(agent, kind=OwnerKind.AGENT), found)
+
+    async def _known(self, user: Scope) -> frozenset[str]:
+        """Terms of what is known of the user. Episodes are left out: they tell of the run itself."""
+        found: set[str] = set()
+        cursor = ""
+        while True:
+            page = await self._reader.page(user, limit=_PAGE, types=_ABOUT_USERS, now=None, cursor=cursor)
+            found |= await asyncio.to_thread(lessons.known_terms, page.memories)
+            cursor = page.cursor
+            if not cursor:
+                return frozenset(found)
+
+
+_PAGE = 1_000
+_ABOUT_USERS = frozenset(MemoryType) - {MemoryType.EPISODIC}
 _EPISODE_TURNS = 200
 """The last turns of a session that an episode is made of."""
 _TRIES = 3
@@ -126,6 +163,8 @@ class SessionEndHandler:
     Args:
         end_trigger: why the session has ended, None while it has not.
         episodes: None: sessions are closed without an episode.
+        lessons: None: agents learn nothing.
+        memories: ends what holds within a session.
     """
 
     def __init__(
@@ -136,12 +175,16 @@ class SessionEndHandler:
         observer: Observer,
         end_trigger: Callable[[Claim, Sequence[LoggedTurn]], Trigger | None],
         episodes: EpisodeWriter | None,
+        lessons: LessonWriter | None,
+        memories: SessionMemories,
     ) -> None:
         self._turn_log = turn_log
         self._reader = reader
         self._observer = observer
         self._end_trigger = end_trigger
         self._episodes = episodes
+        self._lessons = lessons
+        self._memories = memories
 
     async def sum_up(self, claim: Claim, *, ask_model: bool) -> bool:
         """Write the session's episode if it has ended, record that, and release the claim.
@@ -161,13 +204,20 @@ class SessionEndHandler:
         turns = await self._turn_log.session_turns(claim, limit=_EPISODE_TURNS + 1)
         if trigger := self._end_trigger(claim, turns):
             done = True
-            if self._episodes is not None and turns:
+            if turns and (self._episodes or self._lessons):
                 self._observer.observe(SessionDue(trigger))
-                stretch = await self._stretch(claim, turns)
-                done = await self._write(self._episodes, claim, stretch, ask_model=ask_model)
+                done = await self._summed_up(claim, await self._stretch(claim, turns), ask_model=ask_model)
             if done and not claim.turns:
+                await self._memories.end(claim)
                 await self._turn_log.mark_episode(claim, through=turns[-1].sequence if turns else 0)
         await self._turn_log.release(claim)
+        return done
+
+    async def _summed_up(self, claim: Claim, turns: Sequence[LoggedTurn], *, ask_model: bool) -> bool:
+        """Write episode and lessons; whether nothing is left to try."""
+        done = self._episodes is None or await self._write(self._episodes, claim, turns, ask_model=ask_model)
+        if done and self._lessons and not claim.turns:
+            await self._lessons.write(claim, await self._lasting(claim, turns))
         return done
 
     async def _stretch(self, claim: Claim, turns: Sequence[LoggedTurn]) -> Sequence[LoggedTurn]:

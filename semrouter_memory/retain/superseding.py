@@ -87,7 +87,9 @@ def stored(hits: Sequence[Hit], memory: Memory) -> Reconciled:
 
 
 def facts_of(said: Candidate | Memory) -> tuple[Fact, ...]:
-    """A quote's facts as they were derived, a statement's as it reads."""
+    """A quote's facts as they were derived, a statement's as it reads; of a long memory none: it says more than they do."""
+    if isinstance(said, Memory) and said.passage_count:
+        return ()
     return said.facts if said.form == "quote" else statements.facts(said.content)
 
 

@@ -5,11 +5,11 @@ a second one in a row, when the topic has had a few turns to be one, is a change
 that say little ("ok thanks", "and the second one?") are near nothing and count for nothing.
 """
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from itertools import islice
 
 import numpy as np
+from cachetools import LRUCache
 
 from semrouter_memory.errors import UnavailableError
 from semrouter_memory.language.phrases import words_of
@@ -44,7 +44,7 @@ class TopicWatch:
     def __init__(self, embedder: Embedder, *, similarity: float) -> None:
         self._embedder = embedder
         self._similarity = similarity
-        self._vectors: OrderedDict[str, Vector] = OrderedDict()
+        self._vectors: LRUCache[str, Vector] = LRUCache(_MAX_VECTORS)
 
     async def changed(self, claim: Claim) -> bool:
         """Whether the last change of topic is among the waiting turns. What cannot be embedded has not changed."""
@@ -57,19 +57,15 @@ class TopicWatch:
         return place is not None and turns[place].id in {turn.id for turn in claim.turns}
 
     async def _embedded(self, turns: Sequence[LoggedTurn]) -> list[Vector]:
-        new = [turn for turn in turns if turn.id not in self._vectors]
-        if new:
+        known = {turn.id: self._vectors[turn.id] for turn in turns if turn.id in self._vectors}
+        if new := [turn for turn in turns if turn.id not in known]:
             fits = reads_all(self._embedder)
             vectors = await self._embedder.embed_passages(
                 [beginning(turn.user_text[:_MAX_CHARS], fits) for turn in new]
             )
-            self._vectors.update((turn.id, vector) for turn, vector in zip(new, vectors, strict=True))
-        for turn in turns:
-            self._vectors.move_to_end(turn.id)
-        found = [self._vectors[turn.id] for turn in turns]
-        while len(self._vectors) > _MAX_VECTORS:
-            self._vectors.popitem(last=False)
-        return found
+            known |= zip((turn.id for turn in new), vectors, strict=True)
+            self._vectors.update(known)
+        return [known[turn.id] for turn in turns]
 
 
 def _last_telling(turns: Sequence[LoggedTurn]) -> list[LoggedTurn]:

@@ -1,7 +1,6 @@
 """The shipped Envoy YAML on ports of our choice, and the Envoy process that runs it."""
 
 import shutil
-import ssl
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -10,11 +9,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-import certifi
 import yaml
 
 from semrouter_memory.errors import ConfigurationError
-from semrouter_memory.stack.ports import LOOPBACK
+from semrouter_memory.llm.authorities import authorities_file
+from semrouter_memory.stack.loopback import LOOPBACK
 
 SHIPPED = Path(__file__).parent / "chains"
 """The shipped Envoy configurations: in the repository a link to `envoy/`, in the wheel the files."""
@@ -107,11 +106,6 @@ def api_base(text: str) -> SplitResult:
     raise ConfigurationError(f"LLM_BASE_URL {text!r} must look like http://host:8000/v1")
 
 
-def trusted_authorities() -> str:
-    """The file of the certificate authorities that LLM servers are held against."""
-    return ssl.get_default_verify_paths().cafile or certifi.where()
-
-
 def _tls(host: str) -> dict[str, Any]:
     """TLS to that host. Envoy trusts any certificate unless told whom to trust; the LLM server's key goes there."""
     name = {"san_type": "DNS", "matcher": {"exact": host}}
@@ -122,7 +116,7 @@ def _tls(host: str) -> dict[str, Any]:
             "sni": host,
             "common_tls_context": {
                 "validation_context": {
-                    "trusted_ca": {"filename": trusted_authorities()},
+                    "trusted_ca": {"filename": authorities_file()},
                     "match_typed_subject_alt_names": [name],
                 }
             },

@@ -17,7 +17,7 @@ from fastapi import FastAPI, Request, Response
 from starlette.responses import StreamingResponse
 
 from semrouter_memory.manage.server import serve_http
-from semrouter_memory.stack.ports import LOOPBACK
+from semrouter_memory.stack.loopback import LOOPBACK
 
 _MAX_REQUESTS = 256
 _WORD = re.compile(r"[^\W_]{3,}")

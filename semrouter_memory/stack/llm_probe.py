@@ -9,7 +9,8 @@ from urllib.parse import SplitResult
 
 import httpx
 
-from semrouter_memory.stack.envoy import api_base, trusted_authorities
+from semrouter_memory.llm.authorities import tls_context
+from semrouter_memory.stack.envoy import api_base
 
 TIMEOUT_SECONDS = 2.0
 
@@ -52,9 +53,8 @@ async def probe(base_url: str, key: str) -> LlmProbe:
 
 async def _models(base: SplitResult, key: str) -> httpx.Response:
     # As Envoy does: no proxy, and the same authorities.
-    context = ssl.create_default_context(cafile=trusted_authorities()) if base.scheme == "https" else True
     headers = {"authorization": f"Bearer {key}"} if key else {}
-    async with httpx.AsyncClient(verify=context, trust_env=False, timeout=TIMEOUT_SECONDS) as client:
+    async with httpx.AsyncClient(verify=tls_context(), trust_env=False, timeout=TIMEOUT_SECONDS) as client:
         return await client.get(f"{base.geturl()}/models", headers=headers)
 
 

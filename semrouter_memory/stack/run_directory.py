@@ -10,7 +10,7 @@ from pathlib import Path
 
 from semrouter_memory.errors import ConfigurationError
 
-_OPERATOR_TOKEN = "SEMROUTER_MEMORY__MANAGEMENT__OPERATOR_TOKEN"  # noqa: S105 - a variable's name
+OPERATOR_TOKEN_VARIABLE = "SEMROUTER_MEMORY__MANAGEMENT__OPERATOR_TOKEN"  # noqa: S105 - a variable's name
 LOCK = "lock"
 
 
@@ -52,10 +52,12 @@ def write_private(path: Path, text: str) -> None:
 
 def operator_token_file(directory: Path, environment: Mapping[str, str]) -> Path:
     """The file with the operator's token: what the environment says, else the one of the last run, else a new one."""
-    if named := environment.get(f"{_OPERATOR_TOKEN}_FILE"):
+    if named := environment.get(f"{OPERATOR_TOKEN_VARIABLE}_FILE"):
         return Path(named).expanduser().absolute()
     path = directory.absolute() / "operator-token"
-    token = environment.get(_OPERATOR_TOKEN) or (path.read_text(encoding="utf-8").strip() if path.exists() else "")
+    token = environment.get(OPERATOR_TOKEN_VARIABLE) or (
+        path.read_text(encoding="utf-8").strip() if path.exists() else ""
+    )
     write_private(path, token or secrets.token_urlsafe(32))
     return path
 

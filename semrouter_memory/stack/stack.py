@@ -10,8 +10,7 @@ import httpx
 import yaml
 
 from semrouter_memory.stack.envoy import SHIPPED, EnvoyPorts, envoy_yaml, find_envoy
-from semrouter_memory.stack.http import local_client
-from semrouter_memory.stack.ports import LOOPBACK, free_port
+from semrouter_memory.stack.loopback import LOOPBACK, free_port, local_client
 from semrouter_memory.stack.process import Process, Together
 from semrouter_memory.stack.run_directory import write_private
 

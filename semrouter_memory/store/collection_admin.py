@@ -57,7 +57,7 @@ class CollectionAdmin:
         return found
 
     async def count(self, name: str) -> int:
-        """How many memories a collection holds; loads it."""
+        """How many rows a collection holds; loads it."""
         collection = await self._loaded(name)
         number: int = await self._ask("count", lambda store: collection(store).count(schema.everything_expression()))
         return number
@@ -74,7 +74,7 @@ class CollectionAdmin:
             return rows
 
         async for rows in pages_by_key(read, limit=SCAN_BATCH):
-            yield schema.anyones_memories_from(rows)
+            yield schema.anyones_memories_from(row for row in rows if not schema.is_passage(row))
 
     async def _loaded(self, name: str) -> Callable[[MilvusConnection], MilvusConnection]:
         if name == self.current:

@@ -41,18 +41,19 @@ class InMemoryStore:
         text: str = "",
     ) -> list[Hit]:
         bm25 = self._bm25(scope, text, now)
-        rows = self._active(scope, reach, types, now, observed)
+        rows = self._active(scope, reach, types, now, observed, passages=True)
         cosines = {row["id"]: schema.cosine(vector, row["embedding"]) for row in rows}
         near = heapq.nlargest(max(limit, 0), cosines, key=cosines.__getitem__)
         named = heapq.nlargest(max(limit, 0), cosines.keys() & bm25.keys(), key=bm25.__getitem__)
         found = sorted({*near, *named}, key=cosines.__getitem__, reverse=True)
-        return [Hit(schema.memory_from(scope, self._rows[key]), cosines[key], cosines[key]) for key in found]
+        hits = (Hit(schema.memory_from(scope, self._rows[key]), cosines[key], cosines[key]) for key in found)
+        return [hit for hit in hits if schema.is_searched(hit.memory)]
 
     def _bm25(self, scope: Scope, text: str, now: datetime) -> dict[str, float]:
         """By primary key, of those that hold one of the words; over the owner's active memories."""
         if not (asked := search_terms(text)):
             return {}
-        rows = list(self._active(scope, Reach.ALL, None, now))
+        rows = list(self._active(scope, Reach.ALL, None, now, passages=True))
         index = bm25.build([row["content"] for row in rows])
         scores = index.scores(index.find(asked))
         return {row["id"]: float(score) for row, score in zip(rows, scores, strict=True) if score > 0}
@@ -87,12 +88,13 @@ class InMemoryStore:
         return len(list(self._within(scope, Reach.ALL)))
 
     async def load_owner(self, scope: Scope, *, limit: int, now: datetime) -> list[EmbeddedMemory] | None:
-        rows = list(self._active(scope, Reach.ALL, None, now))
-        return [schema.embedded_from(scope, row) for row in rows] if len(rows) <= limit else None
+        rows = list(self._active(scope, Reach.ALL, None, now, passages=True))
+        embedded = [schema.embedded_from(scope, row) for row in rows] if len(rows) <= limit else None
+        return None if embedded is None else [row for row in embedded if schema.is_searched(row.memory)]
 
     async def scan(self) -> AsyncIterator[Sequence[Memory]]:
         if self._rows:
-            yield schema.anyones_memories_from(self._rows.values())
+            yield schema.anyones_memories_from(row for row in self._rows.values() if not schema.is_passage(row))
 
     async def upsert(self, scope: Scope, rows: Sequence[EmbeddedMemory]) -> None:
         encoded = [schema.row_from(scope, row, dimension=self._dimension) for row in rows]
@@ -100,13 +102,15 @@ class InMemoryStore:
 
     async def delete(self, scope: Scope, memory_ids: Sequence[str]) -> int:
         keys = {schema.primary_key(scope, memory_id) for memory_id in memory_ids}
-        return sum(self._rows.pop(key, None) is not None for key in keys)
+        return self._delete([row for row in self._rows.values() if schema.memory_key_of(row) in keys])
 
     async def delete_all(self, scope: Scope, reach: Reach) -> int:
-        keys = [row["id"] for row in self._within(scope, reach)]
-        for key in keys:
-            del self._rows[key]
-        return len(keys)
+        return self._delete(list(self._within(scope, reach, passages=True)))
+
+    def _delete(self, rows: Sequence[Row]) -> int:
+        for row in rows:
+            del self._rows[row["id"]]
+        return sum(not schema.is_passage(row) for row in rows)
 
     async def compact(self) -> None:
         """Nothing: there are no files."""
@@ -114,12 +118,13 @@ class InMemoryStore:
     async def backup(self, directory: Path) -> str:  # noqa: ARG002 - same as `MilvusStore.backup`
         return "memories are in this process only"
 
-    def _within(self, scope: Scope, reach: Reach) -> Iterator[Row]:
+    def _within(self, scope: Scope, reach: Reach, *, passages: bool = False) -> Iterator[Row]:
         owner = schema.stored_owner(scope)
         within = schema.projects_within(scope, reach)
         projects = None if within is None else {schema.stored_id(project) for project in within}
         for row in self._rows.values():
-            if row["owner"] == owner and (projects is None or row["project_id"] in projects):
+            is_meant = passages or not schema.is_passage(row)
+            if is_meant and row["owner"] == owner and (projects is None or row["project_id"] in projects):
                 yield row
 
     def _active(
@@ -129,10 +134,13 @@ class InMemoryStore:
         types: frozenset[MemoryType] | None,
         now: datetime | None,
         observed: Period = ALWAYS,
+        *,
+        passages: bool = False,
     ) -> Iterator[Row]:
         time = None if now is None else micros(now)
-        for row in self._within(scope, reach):
+        kinds = schema.stored_types(types, passages=passages)
+        for row in self._within(scope, reach, passages=passages):
             active = time is None or (row["superseded_at"] == schema.NEVER and row["expires_at"] > time)
-            is_meant = (types is None or row["type"] in types) and moment(row["observed_at"]) in observed
+            is_meant = (kinds is None or row["type"] in kinds) and moment(row["observed_at"]) in observed
             if active and is_meant:
                 yield row

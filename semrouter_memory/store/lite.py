@@ -26,10 +26,8 @@ from typing import Any
 
 from semrouter_memory.errors import ConfigurationError, StoreUnavailableError
 from semrouter_memory.store import lite_file
+from semrouter_memory.store.location import LITE_MISSING
 
-NOT_INSTALLED = (
-    "Milvus Lite is not installed: pip install 'semrouter-memory[lite]', or set memory.milvus.uri to a server"
-)
 _LINGER_SECONDS = 3.0
 """Milvus Lite's process notices within about a second that its parent was killed, and ends."""
 
@@ -180,7 +178,7 @@ def _processes() -> Any:
             warnings.simplefilter("ignore")
             return importlib.import_module("milvus_lite.server_manager").server_manager_instance
     except ImportError:
-        raise ConfigurationError(NOT_INSTALLED) from None
+        raise ConfigurationError(LITE_MISSING) from None
 
 
 # -- the clock ---------------------------------------------------------------------------------------------------------

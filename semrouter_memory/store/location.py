@@ -2,16 +2,25 @@
 
 import re
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from semrouter_memory.config import MilvusConfig
 from semrouter_memory.errors import ConfigurationError
 
+LITE_MISSING = (
+    "Milvus Lite is not installed: pip install 'semrouter-memory[lite]', or set memory.milvus.uri to a server"
+)
 _DEFAULT_FILE = "milvus.db"
 _SERVER_SCHEMES = ("http://", "https://", "tcp://", "unix:")
 _MAX_LITE_NAME_CHARS = 36
 """Milvus Lite's own bound on a file name, and below its own pattern for one."""
 _LITE_NAME = re.compile(r"[A-Za-z0-9._-]+")
+
+
+def has_lite() -> bool:
+    """Whether Milvus Lite is installed."""
+    return find_spec("milvus_lite") is not None
 
 
 @dataclass(frozen=True, slots=True)

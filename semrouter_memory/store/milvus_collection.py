@@ -14,7 +14,7 @@ from semrouter_memory.model import ALWAYS, EmbeddedMemory, Hit, Memory, MemoryTy
 from semrouter_memory.store import schema
 from semrouter_memory.store.collection_admin import SCAN_BATCH, CollectionAdmin, pages_by_key
 from semrouter_memory.store.connection import WINDOW, MilvusConnection, SearchQuery
-from semrouter_memory.store.schema import ListingPosition, Row, Selection
+from semrouter_memory.store.schema import ListingPosition, Row, Selection, is_searched
 from semrouter_memory.store.write_ahead import RWLock
 
 ResultT = TypeVar("ResultT")
@@ -66,7 +66,7 @@ class MilvusCollection(ABC):
         """Same as the port's. While Milvus Lite's file is compacted or copied, words are not searched."""
         if limit < 1 or types == frozenset():
             return []
-        selection = Selection(scope=scope, reach=reach, active_at=now, types=types, observed=observed)
+        selection = Selection(scope=scope, reach=reach, active_at=now, types=types, observed=observed, passages=True)
         # Searching words reads Lite's file, which is locked then.
         with self._writes.try_shared() as may_read_file:
             query = SearchQuery(
@@ -77,7 +77,8 @@ class MilvusCollection(ABC):
                 fresh=fresh,
             )
             found = await self._ask("search", partial(MilvusConnection.search, query=query))
-        return [Hit(schema.memory_from(scope, row), cosine, cosine) for row, cosine in found]
+        hits = (Hit(schema.memory_from(scope, row), cosine, cosine) for row, cosine in found)
+        return [hit for hit in hits if is_searched(hit.memory)]
 
     async def get(self, scope: Scope, memory_id: str) -> Memory | None:
         selection = Selection(scope=scope, reach=Reach.ALL, ids=[memory_id])
@@ -133,7 +134,7 @@ class MilvusCollection(ABC):
 
         A server takes 200 to 350 ms for each 500.
         """
-        selection = Selection(scope=scope, reach=Reach.ALL, active_at=now)
+        selection = Selection(scope=scope, reach=Reach.ALL, active_at=now, passages=True)
         batch = OWNER_BATCH if self._is_lite else SCAN_BATCH
         found: list[EmbeddedMemory] = []
         async for rows in self._pages(selection, schema.EMBEDDED_COLUMNS, limit=batch):
@@ -141,7 +142,7 @@ class MilvusCollection(ABC):
             found += (schema.embedded_from(scope, row) for row in rows)
             if len(found) > limit or (is_first and len(rows) == batch and await self._count(selection) > limit):
                 return None
-        return found
+        return [row for row in found if is_searched(row.memory)]
 
     async def _at(self, scope: Scope, positions: Sequence[ListingPosition]) -> tuple[Memory, ...]:
         """The memories at these positions, in this order; one that was deleted meanwhile is left out."""
@@ -168,12 +169,12 @@ class MilvusCollection(ABC):
     async def delete(self, scope: Scope, memory_ids: Sequence[str]) -> int:
         deleted = 0
         for ids in _batches(list(dict.fromkeys(memory_ids)), _KEYS_BATCH):
-            rows = await self._query(Selection(scope=scope, reach=Reach.ALL, ids=ids), [schema.ID.name])
+            rows = await self._read_all(Selection(scope=scope, reach=Reach.ALL, ids=ids, passages=True))
             deleted += await self._delete_rows(rows)
         return deleted
 
     async def delete_all(self, scope: Scope, reach: Reach) -> int:
-        return await self._delete_rows(await self._read_all(Selection(scope=scope, reach=reach)))
+        return await self._delete_rows(await self._read_all(Selection(scope=scope, reach=reach, passages=True)))
 
     async def _delete_rows(self, rows: Sequence[Row]) -> int:
         for batch in _batches([row["id"] for row in rows], _KEYS_BATCH):
@@ -183,7 +184,7 @@ class MilvusCollection(ABC):
             # one: recall may be unable to read the tombstones (Redis is unavailable), and must not find the row any more.
             gone = schema.keys_expression([rows[0]["id"]])
             await self._ask("query", lambda store: store.query(gone, [schema.ID.name]))
-        return len(rows)
+        return sum(not schema.is_passage(row) for row in rows)
 
     async def _read_all(self, selection: Selection, columns: Sequence[str] = ("id", "created_at")) -> list[Row]:
         """Every selected row, however many there are; by default its key and time of creation."""

@@ -26,7 +26,7 @@ from semrouter_memory.databases.columns import micros, moment
 from semrouter_memory.language import bm25
 from semrouter_memory.language.bm25 import TermIndex
 from semrouter_memory.model import EmbeddedMemory, Memory, MemoryType, Reach, Scope, Vector
-from semrouter_memory.store.schema import NEVER, projects_within
+from semrouter_memory.store.schema import NEVER, is_searched, projects_within
 
 Label: TypeAlias = Callable[[Memory], int]
 """Sorts a memory into classes that the ranking knows, as bits (0..65535)."""
@@ -124,9 +124,9 @@ class OwnerIndex:
 
     def with_written(self, written: Sequence[EmbeddedMemory], *, label: Label) -> "OwnerIndex":
         """The index after these were written: those with the same ids are replaced, superseded ones are left out."""
-        last = {row.memory.id: row for row in written}
-        active = [row for row in last.values() if row.memory.superseded_at is None]
-        return self._changed(~np.isin(self.keys, _keys(last)), active, label=label)
+        last = {(row.memory.id, row.memory.passage): row for row in written}
+        active = [row for row in last.values() if row.memory.superseded_at is None and is_searched(row.memory)]
+        return self._changed(~np.isin(self.keys, _keys({row.memory.id for row in written})), active, label=label)
 
     def _changed(self, remains: NDArray[np.bool_], added: Sequence[EmbeddedMemory], *, label: Label) -> "OwnerIndex":
         added = sorted(added, key=_order)
@@ -218,8 +218,8 @@ def build_index(owner: str, rows: Sequence[EmbeddedMemory], *, label: Label = un
     )
 
 
-def _order(row: EmbeddedMemory) -> tuple[datetime, str]:
-    return row.memory.created_at, row.memory.id
+def _order(row: EmbeddedMemory) -> tuple[datetime, str, int]:
+    return row.memory.created_at, row.memory.id, row.memory.passage
 
 
 def _keys(memory_ids: Collection[str]) -> NDArray[np.uint64]:
@@ -291,6 +291,7 @@ def _row_of(memory: Memory) -> bytes:
         float(memory.importance),
         dict(memory.metadata),
         memory.superseded_by,
+        memory.passage,
     ]
     try:
         return orjson.dumps(row)
@@ -314,7 +315,7 @@ def _decoded_memory(owner: str, encoded: bytes) -> Memory:
 
 def _memory(owner: str, row: Sequence[Any]) -> Memory:
     (memory_id, project_id, kind, content, source, observed_at, created_at, updated_at, session_id) = row[:9]
-    expires_at, importance, metadata, superseded_by = row[9:]
+    expires_at, importance, metadata, superseded_by, passage = row[9:]
     created = moment(created_at)
     return Memory(
         id=memory_id,
@@ -331,4 +332,5 @@ def _memory(owner: str, row: Sequence[Any]) -> Memory:
         expires_at=None if expires_at is None else moment(expires_at),
         importance=importance,
         metadata=metadata,
+        passage=passage,
     )

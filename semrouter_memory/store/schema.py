@@ -53,6 +53,9 @@ _SAFE = "-._~:@+/|,= "
 _OWNER_DIGEST_CHARS = 32
 _DIGEST = "%sha256%"
 """Begins what stands for an id that is too long."""
+_PASSAGE = "#"
+"""Marks the row of a passage in its key (before its number), session (before the id of its memory) and type (at the end). No
+stored id has it: it is encoded there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +150,12 @@ class Selection:
         ids: only memories with these ids; None: whatever their id.
         created_until: only rows created then or before, in microseconds.
         superseded_by: only memories that one of these superseded.
+        passages: also the passages of long memories.
     """
 
     scope: Scope
     reach: Reach
+    passages: bool = False
     active_at: datetime | None = None
     types: frozenset[MemoryType] | None = None
     observed: Period = ALWAYS
@@ -183,14 +188,16 @@ def filter_expression(selection: Selection, *, after_key: str = "") -> str:
     if selection.active_at is not None:
         terms.append(f"superseded_at == {NEVER}")
         terms.append(f"expires_at > {micros(selection.active_at)}")
-    if selection.types is not None:
-        terms.append(_one_of("type", (kind.value for kind in selection.types)))
+    if (types := _types_of(selection)) is not None:
+        terms.append(_one_of("type", types))
     if selection.observed.start > ALWAYS.start:
         terms.append(f"observed_at >= {micros(selection.observed.start)}")
     if selection.observed.end < ALWAYS.end:
         terms.append(f"observed_at < {micros(selection.observed.end)}")
     if selection.ids is not None:
-        terms.append(_one_of("id", (primary_key(selection.scope, memory_id) for memory_id in selection.ids)))
+        named = _one_of("id", (primary_key(selection.scope, memory_id) for memory_id in selection.ids))
+        passages = _one_of("session_id", map(_passages_of, selection.ids))
+        terms.append(f"({named} or {passages})" if selection.passages else named)
     if selection.created_until is not None:
         terms.append(f"created_at <= {selection.created_until}")
     if selection.superseded_by is not None:
@@ -203,6 +210,23 @@ def filter_expression(selection: Selection, *, after_key: str = "") -> str:
 def everything_expression(*, after_key: str = "") -> str:
     """Every owner's rows, for maintenance: the one expression that does not begin with an owner."""
     return _after(after_key)
+
+
+def _types_of(selection: Selection) -> frozenset[str] | None:
+    is_named = selection.types is None and selection.ids is not None
+    return None if is_named else stored_types(selection.types, passages=selection.passages)
+
+
+def stored_types(types: frozenset[MemoryType] | None, *, passages: bool) -> frozenset[str] | None:
+    """The selected values of the column `type`; None: every value."""
+    if types is None and passages:
+        return None
+    whole = frozenset(kind.value for kind in (MemoryType if types is None else types))
+    return whole | {kind + _PASSAGE for kind in whole} if passages else whole
+
+
+def _passages_of(memory_id: str) -> str:
+    return _PASSAGE + stored_id(memory_id)
 
 
 def _after(key: str) -> str:
@@ -277,12 +301,13 @@ def row_from(scope: Scope, embedded: EmbeddedMemory, *, dimension: int) -> Row:
         raise InvalidRequestError(f"content is longer than {MAX_VARCHAR_BYTES} bytes", field="content")
     if embedded.vector.shape != (dimension,) or not np.isfinite(embedded.vector).all():
         raise InvalidRequestError(f"the embedding is no vector of {dimension} finite numbers")
+    of_passage = memory.passage > 0
     return {
-        "id": _storable("id", primary_key(scope, memory.id)),
+        "id": _storable("id", primary_key(scope, memory.id)) + (f"{_PASSAGE}{memory.passage}" if of_passage else ""),
         "owner": stored_owner(scope),
         "project_id": _storable("project_id", stored_id(memory.scope.project_id)),
-        "session_id": _storable("session_id", stored_id(memory.session_id)),
-        "type": memory.type.value,
+        "session_id": _passages_of(memory.id) if of_passage else _storable("session_id", stored_id(memory.session_id)),
+        "type": memory.type.value + (_PASSAGE if of_passage else ""),
         "content": content.decode(),
         "source": _storable("source", stored_id(memory.source)),
         "observed_at": micros(memory.observed_at),
@@ -302,18 +327,19 @@ def memory_from(scope: Scope, row: Mapping[str, Any]) -> Memory:
     return Memory(
         id=memory_id_of(row),
         scope=scope.in_project(read_id(row["project_id"])),
-        type=MemoryType(row["type"]),
+        type=MemoryType(row["type"].removesuffix(_PASSAGE)),
         content=row["content"],
         source=read_id(row["source"]),
         observed_at=moment(row["observed_at"]),
         created_at=moment(row["created_at"]),
         updated_at=moment(row["updated_at"]),
-        session_id=read_id(row["session_id"]),
+        session_id="" if row["session_id"].startswith(_PASSAGE) else read_id(row["session_id"]),
         superseded_at=_optional_time(row["superseded_at"]),
         superseded_by=read_id(row["superseded_by"]),
         expires_at=_optional_time(row["expires_at"]),
         importance=row["importance"],
         metadata=row["metadata"],
+        passage=int(row["id"].partition(_PASSAGE)[2] or 0),
     )
 
 
@@ -342,8 +368,23 @@ def is_unnamed(row: Mapping[str, Any]) -> bool:
     return bool(row["owner"].startswith(_DIGEST))
 
 
+def memory_key_of(row: Mapping[str, Any]) -> str:
+    """The primary key of the memory that the row is, or is a passage of."""
+    key: str = row["id"]
+    return key.partition(_PASSAGE)[0]
+
+
+def is_searched(memory: Memory) -> bool:
+    """Whether a search finds it: a long memory is found by its passages."""
+    return not memory.passage_count or memory.passage > 0
+
+
+def is_passage(row: Mapping[str, Any]) -> bool:
+    return _PASSAGE in row["id"]
+
+
 def memory_id_of(row: Mapping[str, Any]) -> str:
-    return read_id(row["id"])[_OWNER_DIGEST_CHARS + 1 :]
+    return read_id(memory_key_of(row))[_OWNER_DIGEST_CHARS + 1 :]
 
 
 def _optional_microseconds(time: datetime | None) -> int:

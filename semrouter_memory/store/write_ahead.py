@@ -123,9 +123,9 @@ class WriteAhead:
             await finished_in_thread(write.remove)
 
     async def forget(self, keys: Sequence[str]) -> None:
-        """Rows with these primary keys are deleted."""
+        """Rows of the memories with these primary keys, and these rows, are deleted."""
         gone = frozenset(keys)
-        await self._forget(lambda row: row["id"] in gone)
+        await self._forget(lambda row: row["id"] in gone or schema.memory_key_of(row) in gone)
 
     async def forget_all(self, scope: Scope, reach: Reach) -> None:
         """All of the owner's rows within the reach are deleted."""

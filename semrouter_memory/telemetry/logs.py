@@ -30,6 +30,8 @@ _QUIET = {
     "pymilvus": logging.CRITICAL,
     "asyncio": logging.WARNING,
     "grpc": logging.WARNING,
+    # Logs each request twice, and names that a client made up.
+    "mcp": logging.CRITICAL,
     # Names the collector's answer at every batch; the exporter's failure is said once.
     "opentelemetry": logging.CRITICAL,
 }

@@ -109,7 +109,7 @@ class EventLog:
         if not self._truncation_logged:
             self._truncation_logged = True
             _log.warning(
-                "Text longer than the embedding model reads: its end is found by words only; further ones are counted",
+                "Text longer than the embedding model reads: its vector is that of the beginning; further ones are counted",
                 metric="passages_truncated",
             )
 

@@ -12,6 +12,7 @@ from semrouter_memory.model import Compression, CompressionReason, Reason, Recal
 from semrouter_memory.ports import ContextCompressor, Observer
 from semrouter_memory.recall.conversation import StoredHistory, ToolLoopCache
 from semrouter_memory.recall.deadline import Deadline, StepTimer
+from semrouter_memory.recall.explanation import Explanation
 from semrouter_memory.recall.recaller import Recaller
 
 
@@ -96,9 +97,13 @@ class RequestPhase:
         self._compressions = ToolLoopCache[Compression]()
         self.prepare = recaller.prepare
 
-    async def recall(self, request: RecallRequest) -> RecallResult:
-        """What to put into the request. Never raises (but for cancellation): a failure is a reason, and no text."""
-        timer = StepTimer()
+    async def recall(self, request: RecallRequest, explanation: Explanation | None = None) -> RecallResult:
+        """What to put into the request. Never raises (but for cancellation): a failure is a reason, and no text.
+
+        Args:
+            explanation: where to record the reasons; then the result belongs to no request, and is counted nowhere.
+        """
+        timer = StepTimer(explanation)
         try:
             deadline = Deadline(self._config)
             request = await self._history.completed(request, deadline, timer)
@@ -106,11 +111,14 @@ class RequestPhase:
                 result = await self._compressed(self._compressor, request, deadline, timer)
             else:
                 result = await self._recaller.recall(request, deadline, timer)
+            if explanation is not None:
+                await self._recaller.explain_types(request, explanation)
         except Exception as error:  # noqa: BLE001 - no bug of ours may cost a request
             self._observer.observe(ExchangeFailed(error))
             result = RecallResult(reason=Reason.INTERNAL)
         result = replace(result, steps_ms=timer.ms, runs=tuple(timer.runs), shortened=request.shortened)
-        self._observer.observe(RecallFinished(result))
+        if explanation is None:
+            self._observer.observe(RecallFinished(result))
         return result
 
     async def _compressed(

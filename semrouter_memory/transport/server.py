@@ -1,6 +1,5 @@
 """The gRPC server around the processor: address, limits, health service, orderly stop."""
 
-import ipaddress
 from pathlib import Path
 
 import grpc
@@ -77,35 +76,6 @@ class ExtProcServer:
         """Take no new streams, let the running ones end within `drain_seconds`, then cut them (Envoy fails open)."""
         await self._health.enter_graceful_shutdown()
         await self._server.stop(self._config.drain_seconds)
-
-
-def require_local_or_secret(setting: str, listen: str, secret: str | None, *, header: str) -> None:
-    """Whoever reaches one of our ports can claim any identity, so beyond this machine a secret is needed.
-
-    Args:
-        setting: the address's name in the configuration.
-        header: where Envoy sends the secret.
-
-    Raises:
-        ConfigurationError: the address is not a Unix socket or loopback, and there is no shared secret.
-    """
-    if secret is None and not is_local(listen):
-        raise ConfigurationError(
-            f"{setting} is {listen}, which others can reach and claim any user's identity: listen on a Unix socket or"
-            " 127.0.0.1, or set SEMROUTER_MEMORY__SERVER__SHARED_SECRET (or server.shared_secret_file) and send it from"
-            f" Envoy as {header}"
-        )
-
-
-def is_local(listen: str) -> bool:
-    """Whether only this machine can connect to that address."""
-    if listen.startswith("unix:"):
-        return True
-    host = listen.rpartition(":")[0].strip("[]")
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _restrict(path: Path) -> None:

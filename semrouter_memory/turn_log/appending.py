@@ -237,6 +237,7 @@ def _new_row(bound: BoundedTurn, around: Surroundings, session: SessionRow) -> t
         response=digests.response_key(turn.scope, turn.response_id) if turn.response_id else "",
         previous=_previous_response(turn, digests),
         ends=turn.ends_session,
+        agent=turn.agent,
         transcript_hashes=bounded_transcripts(turn.transcript_hashes) if turn.complete else (),
     )
     content = Content(

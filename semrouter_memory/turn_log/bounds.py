@@ -66,6 +66,7 @@ def bounded(turn: Turn, *, remember: bool, max_turn_chars: int) -> BoundedTurn:
         model=storable(turn.model, _MAX_MODEL_CHARS),
         transcript_hashes=tuple(bounded_name(each) for each in turn.transcript_hashes),
         tools=tuple(storable_tools(turn.tools)),
+        agent=bounded_name(turn.agent),
         items=None,
     )
     return BoundedTurn(cut, dump_items(turn.items, max_turn_chars), remember, sum(map(len, turn.user_texts)))

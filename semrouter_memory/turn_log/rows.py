@@ -50,6 +50,7 @@ class TurnRow:
     ends: bool = False
     keys: Mapping[str, int] = field(default_factory=dict)
     transcript_hashes: tuple[str, ...] = ()
+    agent: str = ""
 
     @property
     def accepted(self) -> bool:
@@ -242,4 +243,5 @@ def logged(row: TurnRow, content: Content, scope: Scope, turn_id: str) -> Logged
         error=row.error,
         transcript_hashes=row.transcript_hashes,
         items=load_items(content.items),
+        agent=row.agent,
     )

@@ -16,11 +16,11 @@ import structlog.testing
 import yaml
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from semrouter_memory.app import App, new_memory_id
+from semrouter_memory.app.management import new_memory_id
+from semrouter_memory.app.sidecar import App
 from semrouter_memory.config import Config
 from semrouter_memory.errors import ConfigurationError
-from semrouter_memory.stack.http import local_client
-from semrouter_memory.stack.ports import free_port
+from semrouter_memory.stack.loopback import free_port, local_client
 
 
 def settings(tmp_path: Path, model: Path, **memory: Any) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The chat model client against a real HTTP server that behaves well and badly."""
 
 import asyncio
+import ssl
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from structlog.testing import capture_logs
 from semrouter_memory.errors import ChatModelError, ModelUnavailableError
 from semrouter_memory.llm.circuit import ModelCircuits
 from semrouter_memory.llm.client import OpenAIChatModel
+from semrouter_memory.llm.warming import warm
 from semrouter_memory.model import ChatMessage
 from semrouter_memory.resilience import Backoff
 from semrouter_memory.telemetry.metrics import Metrics
@@ -59,6 +61,20 @@ async def test_the_answer_comes_back_as_it_is(chat_server: StandInServer, circui
     }
     assert (authorization, model.name) == ("Bearer k-1", "small")
     await model.aclose()
+
+
+async def test_the_authorities_are_read_once_for_all_models(
+    circuits: ModelCircuits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To read them takes as long as a recall may."""
+    await model_at(circuits, 1).aclose()
+
+    def read(*_: object, **__: object) -> None:
+        raise AssertionError("the authorities were read again")
+
+    monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", read)
+    await model_at(circuits, 1).aclose()
+    assert await warm()
 
 
 async def test_a_server_without_keys_needs_none(chat_server: StandInServer, circuits: ModelCircuits) -> None:

@@ -15,10 +15,8 @@ from semrouter_memory.compress.builder import StateBuilder
 from semrouter_memory.compress.pipeline import Compressor
 from semrouter_memory.config import Config, EmbeddingConfig, MemoryConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
-from semrouter_memory.evaluation.compression import TARGET_TOKENS, CompressionRun, Measured
-from semrouter_memory.evaluation.long_talk import long_talk
-from semrouter_memory.evaluation.playing import FailureRecorder, played_adapters
-from semrouter_memory.evaluation.running import models_of
+from semrouter_memory.evaluation.compression import TARGET_TOKENS, CompressionRun, Measured, long_talk
+from semrouter_memory.evaluation.running import FailureRecorder, models_of, played_adapters
 from semrouter_memory.exchange.events import (
     BodyMode,
     Headers,

@@ -11,11 +11,11 @@ import pytest
 import yaml
 from pymilvus import AsyncMilvusClient
 
-from semrouter_memory.app import App
+from semrouter_memory.app.sidecar import App
 from semrouter_memory.config import load
 from semrouter_memory.doctor.diagnose import diagnose
 from semrouter_memory.doctor.finding import Finding, Severity
-from semrouter_memory.stack.ports import free_port
+from semrouter_memory.stack.loopback import free_port
 from semrouter_memory.store import collection
 from tests.envoy_mutations import chain, endpoints
 from tests.milvus_server import MilvusServer

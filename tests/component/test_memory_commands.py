@@ -81,6 +81,16 @@ async def added(run: Run, content: str, *options: str) -> str:
     return memory_id
 
 
+async def test_what_recall_would_do_is_explained(run: Run) -> None:
+    memory_id = await added(run, "User deploys with make ship")
+    table = (await run("explain", "How do I deploy with make ship?", "--threshold", "-1")).output
+    assert table.startswith("injected, ")
+    assert all(word in table for word in (memory_id, "chosen", "User deploys with make ship"))
+    told = json.loads((await run("explain", "How do I deploy with make ship?", "--threshold", "1", "--json")).stdout)
+    assert (told["reason"], [each["verdict"] for each in told["data"]]) == ("below_threshold", ["below_threshold"])
+    assert (await run("explain", "hello")).output.startswith("greeting, 0 tokens")
+
+
 async def test_a_memory_from_its_beginning_to_its_end(run: Run) -> None:
     options = ("--type", "procedural", "--project", "work", "--importance", "0.9", "--metadata", '{"a": 1}')
     memory_id = await added(run, "User deploys with make ship", *options)

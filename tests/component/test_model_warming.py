@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from semrouter_memory.app import App
 from semrouter_memory.app.models import ExternalModels
+from semrouter_memory.app.sidecar import App
 from semrouter_memory.config import Config
 from semrouter_memory.llm import warming
 from tests.chat_server import StandInServer

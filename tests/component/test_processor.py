@@ -16,10 +16,11 @@ from semrouter_memory.errors import ConfigurationError
 from semrouter_memory.events import Event, ExchangeBypassed, ExchangeFailed, SettingsUnreadable
 from semrouter_memory.exchange.turns import ExchangeSettings
 from semrouter_memory.model import Appended, AppendOutcome, Reason, RecallRequest, RecallResult, Turn
+from semrouter_memory.sockets import require_local_or_secret
 from semrouter_memory.transport import wire
 from semrouter_memory.transport.pb import ext_proc_pb2 as pb
 from semrouter_memory.transport.processor import Processor
-from semrouter_memory.transport.server import ExtProcServer, require_local_or_secret
+from semrouter_memory.transport.server import ExtProcServer
 
 CHAT = b'{"model":"m","messages":[{"role":"user","content":"What is my budget?"}]}'
 ANSWER = b'{"id":"c","choices":[{"index":0,"message":{"role":"assistant","content":"$10"},"finish_reason":"stop"}]}'

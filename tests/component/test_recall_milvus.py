@@ -1,18 +1,31 @@
 """Recall over Milvus Lite: what is at hand in the process is what the store would have said."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from semrouter_memory.app import pipelines
 from semrouter_memory.app.pipelines import knowledge_service
 from semrouter_memory.config import EmbeddingConfig, KnowledgeConfig, MilvusConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.evaluation.retrieval_run import CachingEmbedder
 from semrouter_memory.knowledge.service import KnowledgeService, Upload
-from semrouter_memory.model import MemoryType, Message, OtherOwner, OwnerKind, RecallResult, Role, Scope, Vector
+from semrouter_memory.manage.schemas import StoreRequest, UpdateRequest
+from semrouter_memory.model import (
+    Memory,
+    MemoryType,
+    Message,
+    OtherOwner,
+    OwnerKind,
+    Reach,
+    RecallResult,
+    Role,
+    Scope,
+    Vector,
+)
 from semrouter_memory.ports import Embedder
 from semrouter_memory.recall.render import DOCUMENTS_NOTICE
 from semrouter_memory.store.milvus import MilvusStore
@@ -244,3 +257,91 @@ async def test_passages_are_no_longer_than_the_model_reads(pair: Pair, documents
     assert outcome == "added"
     assert len(sizes) > 10
     assert 200 < max(sizes) <= embedder.max_passage_tokens
+
+
+STORY = (
+    *("Notes of the family reunion in August.", "We met at the old mill by the river on a hot Saturday."),
+    *(
+        f"Relative number {number} told a story about a garden, a train journey and a lost umbrella."
+        for number in range(70)
+    ),
+    "In the evening uncle Theodor sold his sailing boat to a dentist from Bergen.",
+)
+"""Some 6,000 characters; the model reads about 1,300."""
+BOAT = "Who bought my uncle's sailing boat?"
+
+
+async def test_a_long_memory_is_found_by_its_last_sentence_and_shown_whole(pair: Pair) -> None:
+    service = pair.near.service()
+    long = await service.store(ALICE, StoreRequest(content=" ".join(STORY)))
+    await pair.near.remember(*FACTS)
+
+    (given,) = await pair.given(BOAT)
+    assert given.endswith(STORY[-1])
+    assert len(given) < 500
+    block = (await pair.near.ask(BOAT)).text
+    assert f"- … {given}" in block
+    first, *_ = (hit.memory for hit in await service.search(ALICE, BOAT, limit=5))
+    assert {first.content, (await service.get(ALICE, long.id)).content} == {long.content}
+    assert [each.id for each in await _all(pair.near)].count(long.id) == 1
+    assert [each.content async for each in service.export(ALICE)].count(long.content) == 1
+    assert await pair.near.adapters.store.count(ALICE) == 1 + len(FACTS)
+    # Said again it is the same memory; a short statement does not replace it.
+    assert (await service.store(ALICE, StoreRequest(content=long.content))).id == long.id
+    await pair.near.say("User's uncle Theodor sold his bicycle to a baker")
+    assert (await service.get(ALICE, long.id)).superseded_at is None
+
+
+async def test_a_long_memory_leaves_no_passage_behind(pair: Pair) -> None:
+    service, alpacas = pair.near.service(), "Where does my aunt Berta breed alpacas?"
+
+    async def told(question: str) -> str:
+        return " ".join(await pair.given(question))
+
+    long = await service.store(ALICE, StoreRequest(content=" ".join(STORY)))
+    assert "Bergen" in await told(BOAT)
+    edited = " ".join((*STORY[-30:-1], "Aunt Berta breeds alpacas in Graz."))
+    await service.update(ALICE, long.id, UpdateRequest(content=edited))
+    assert "Bergen" not in await told(BOAT)
+    assert "Graz" in await told(alpacas)
+    await service.update(ALICE, long.id, UpdateRequest(content="User likes tea"))
+    assert "Graz" not in await told(alpacas)
+    assert await told("What do I like to drink?") == "User likes tea"
+
+    again = await service.store(ALICE, StoreRequest(content=" ".join(STORY)))
+    await service.forget(ALICE, again.id)
+    assert "Bergen" not in await told(BOAT)
+    another = await service.store(ALICE, StoreRequest(content=" ".join((*STORY, "The mill is for sale."))))
+    assert "Bergen" in await told(BOAT)
+    assert await pair.near.adapters.store.delete(Scope("mallory"), [another.id]) == 0
+    assert await service.forget_all(ALICE, Reach.ALL) == 2
+    assert await told(BOAT) == ""
+    assert await pair.near.adapters.store.load_owner(ALICE, limit=1_000, now=NOW) == []
+
+
+async def _all(recalled: Recalling) -> list[Memory]:
+    return list((await recalled.service().page(ALICE, limit=200)).memories)
+
+
+async def test_a_users_own_documents_are_found_by_their_requests_alone(pair: Pair) -> None:
+    config = KnowledgeConfig(user_documents=True)
+    switched_on = pair.near.config.model_copy(update={"knowledge": config})
+    recalled = replace(pair.near, config=switched_on)
+    service = knowledge_service(config, recalled.adapters)
+    await service.add(ALICE, Upload(source="/home/alice/handbook.md", data=_HANDBOOK))
+
+    assert "thirty days" in (await recalled.ask(_DAYS, scope=Scope("alice", "a project"))).text
+    assert (await pair.near.ask(_DAYS)).text == ""
+    for scope, others in ((Scope("bob"), ()), (Scope("bob"), _OF_ACME), (Scope("acme"), ())):
+        assert (await recalled.ask(_DAYS, scope=scope, others=others)).text == ""
+    # Both owners' passages are ranked as one.
+    await service.add(_ACME, Upload(source="/srv/rules.md", data=b"Every employee gets thirty-one days of vacation."))
+    both = (await recalled.ask(_DAYS, others=_OF_ACME)).text
+    assert ("thirty days" in both, "thirty-one days" in both) == (True, True)
+
+    await pipelines.deletion_service(recalled.adapters).tombstone_all(ALICE, Reach.ALL)
+    assert (await recalled.ask(_DAYS)).text == ""
+    documents = recalled.adapters.documents
+    assert documents is not None
+    assert (await documents.page(ALICE, limit=10, now=None)).memories == ()
+    assert len((await documents.page(_ACME, limit=10, now=None)).memories) == 2

@@ -15,7 +15,8 @@ import pytest
 import pytest_asyncio
 from typer.testing import CliRunner
 
-from semrouter_memory.app import App, adapters
+from semrouter_memory.app import adapters
+from semrouter_memory.app.sidecar import App
 from semrouter_memory.cli import app as command_line
 from semrouter_memory.config import Config
 from semrouter_memory.replay.comparing import Difference
@@ -24,8 +25,7 @@ from semrouter_memory.replay.reading import exchanges_in_file
 from semrouter_memory.replay.records import Header, ProcessingRequest, ProcessingResponse, Record
 from semrouter_memory.replay.rendering import written
 from semrouter_memory.replay.replayer import Replayer, ReplayOptions, ReplayReport
-from semrouter_memory.stack.http import local_client
-from semrouter_memory.stack.ports import free_port
+from semrouter_memory.stack.loopback import free_port, local_client
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"
 CHAINS = ("two-filter", "single-filter")

@@ -82,7 +82,7 @@ class Place:
         """With the new collection; its operator's port is a socket in the directory."""
         state = SqliteStateStore(self.directory / "state.db", clock=SteppingClock())
         async with self.opened(self.new_name, NEW) as store:
-            parts = {
+            parts: dict[str, Any] = {
                 "store": store,
                 "embedder": NEW,
                 "turn_log": self.log,

@@ -16,7 +16,7 @@ from semrouter_memory.cli import app
 from semrouter_memory.errors import ConfigurationError, Service, UnavailableError
 from semrouter_memory.stack import llm_probe
 from semrouter_memory.stack.llm_probe import LlmProbe, probe
-from semrouter_memory.stack.ports import LOOPBACK, chosen_ports, free_port
+from semrouter_memory.stack.loopback import LOOPBACK, chosen_ports, free_port
 from semrouter_memory.stack.process import Process
 from semrouter_memory.stack.run_directory import LOCK, operator_token_file
 from semrouter_memory.stack.stack import PORTS

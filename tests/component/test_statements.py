@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from semrouter_memory.app import new_memory_id, pipelines
+from semrouter_memory.app import pipelines
 from semrouter_memory.app.adapters import Adapters
+from semrouter_memory.app.management import new_memory_id
 from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.config import Config, EmbeddingConfig, ManagementConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
-from semrouter_memory.evaluation.playing import PlayClock, throwaway_adapters, work
 from semrouter_memory.evaluation.retrieval_run import request_of
-from semrouter_memory.evaluation.running import models_of
+from semrouter_memory.evaluation.running import PlayClock, models_of, throwaway_adapters, work
 from semrouter_memory.manage.importing import Imported
 from semrouter_memory.manage.portable import export_line
 from semrouter_memory.manage.schemas import StoreRequest

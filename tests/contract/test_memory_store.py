@@ -15,7 +15,7 @@ import pytest_asyncio
 
 from semrouter_memory.config import MilvusConfig
 from semrouter_memory.errors import InvalidRequestError
-from semrouter_memory.model import ALWAYS, EmbeddedMemory, Memory, MemoryType, Period, Reach, Scope
+from semrouter_memory.model import ALWAYS, PASSAGE_COUNT, EmbeddedMemory, Memory, MemoryType, Period, Reach, Scope
 from semrouter_memory.ports import MemoryReader, MemoryWriter
 from semrouter_memory.store import milvus_collection
 from semrouter_memory.store.collection_admin import SCAN_BATCH
@@ -844,3 +844,38 @@ async def test_compacting_changes_nothing_that_is_there(store: Store, user: Scop
     assert await found(store, user) == await listed(store, user) == {"stays"}
     await write(store, memory(user, "mem_3", content="comes"))
     assert await found(store, user) == await listed(store, user) == {"stays", "comes"}
+
+
+async def test_a_long_memory_is_searched_by_its_passages_and_read_whole(store: Store, user: Scope) -> None:
+    whole = replace(memory(user, "long", content="all of it"), metadata={PASSAGE_COUNT: 2})
+    passages = [replace(whole, content=text, passage=number) for number, text in enumerate(("begins", "ends"), 1)]
+    other = memory(user, "other", content="something else")
+    rows = [embedded(each, at) for at, each in enumerate((*passages, whole, other))]
+    await store.upsert(user, rows)
+
+    def shown(memories: Sequence[Memory]) -> set[tuple[str, int, str]]:
+        return {(each.id, each.passage, each.content) for each in memories}
+
+    found = {("long", 1, "begins"), ("long", 2, "ends"), ("other", 0, "something else")}
+    for types in (None, frozenset({whole.type})):
+        hits = await store.search(user, vector(0), limit=10, now=NOW, types=types, fresh=True)
+        assert shown([hit.memory for hit in hits]) == found
+    assert shown([row.memory for row in await store.load_owner(user, limit=10, now=NOW) or ()]) == found
+    listed = {("long", 0, "all of it"), ("other", 0, "something else")}
+    assert shown((await store.page(user, limit=10, now=NOW)).memories) == listed
+    assert shown([each async for batch in store.scan() for each in batch if each.scope.owner == user.owner]) == listed
+    assert (await store.get(user, "long"), await store.count(user)) == (whole, 2)
+
+    later = replace(whole, superseded_at=NOW, superseded_by="other")
+    await store.upsert(
+        user, [embedded(replace(later, content=each.content, passage=each.passage)) for each in passages]
+    )
+    await store.upsert(user, [embedded(later)])
+    assert await store.predecessors(user, ["other"]) == [later]
+    assert await store.delete(user, ["long"]) == 1
+    assert shown([row.memory for row in await store.load_owner(user, limit=10, now=NOW) or ()]) == {
+        ("other", 0, "something else")
+    }
+    await store.upsert(user, rows)
+    assert await store.delete_all(user, Reach.ALL) == 2
+    assert await store.load_owner(user, limit=10, now=NOW) == []

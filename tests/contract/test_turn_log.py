@@ -153,6 +153,7 @@ class TestSession:
             request=value,
             retry=value,
             tools=(ToolUse(value, value),),
+            agent=value,
         )
         session = await accept(turn_log, by_all)
         assert await outcome(turn_log, by_all) is AppendOutcome.DUPLICATE
@@ -258,15 +259,15 @@ class TestToolLoopOfAStoredChain:
         steps = [
             a_turn("I need a quiet hotel", response="r1", complete=False),
             a_turn(before="r1", response="r2", tools=(search,), complete=False),
-            a_turn(before="r2", response="r3", tools=(book,), answer="booked"),
+            a_turn(before="r2", response="r3", tools=(book,), answer="booked", agent="bot"),
         ]
         outcomes = [(await append(turn_log, step)) for step in steps]
         assert [item.outcome for item in outcomes] == ["incomplete", "incomplete", "accepted"]
         assert len({item.session_id for item in outcomes}) == 1
         assert (await turn_log.totals()).accepted == 1
         claim = await claimed(turn_log, outcomes[0].session_id)
-        assert [(turn.user_text, turn.assistant_text, turn.tools) for turn in claim.turns] == [
-            ("I need a quiet hotel", "booked", (search, book))
+        assert [(turn.user_text, turn.assistant_text, turn.tools, turn.agent) for turn in claim.turns] == [
+            ("I need a quiet hotel", "booked", (search, book), "bot")
         ]
 
     async def test_a_turn_in_the_middle_waits_for_its_end(self, turn_log: WholeTurnLog) -> None:

@@ -44,6 +44,7 @@ def a_turn(
     request: str = "",
     retry: str = "",
     tools: tuple[ToolUse, ...] = (),
+    agent: str = "",
     complete: bool = True,
 ) -> Turn:
     return Turn(
@@ -60,6 +61,7 @@ def a_turn(
         model="m",
         transcript_hashes=transcripts,
         tools=tools,
+        agent=agent,
         complete=complete,
     )
 

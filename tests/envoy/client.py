@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from semrouter_memory.stack.http import local_client
+from semrouter_memory.stack.loopback import local_client
 
 from .conftest import ALICE, Installation, eventually
 

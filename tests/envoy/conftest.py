@@ -13,8 +13,7 @@ import pytest
 import pytest_asyncio
 from openai import AsyncOpenAI
 
-from semrouter_memory.stack.http import local_client
-from semrouter_memory.stack.ports import LOOPBACK
+from semrouter_memory.stack.loopback import LOOPBACK, local_client
 from semrouter_memory.stack.stack import Stack, StackOptions
 from tests.stand_in import MisbehavingLlm, misbehaving_llm
 

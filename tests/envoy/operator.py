@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from semrouter_memory.stack.http import local_client
+from semrouter_memory.stack.loopback import local_client
 
 from .client import CHAT
 from .conftest import ALICE, Installation

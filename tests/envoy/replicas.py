@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 
-from semrouter_memory.stack.http import local_client
+from semrouter_memory.stack.loopback import local_client
 from semrouter_memory.stack.stack import Stack, StackOptions
 from tests.milvus_server import MilvusServer
 from tests.redis_server import RedisServer

@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 
 from .client import APIS, CHAT, RESPONSES, asking, behaving, streamed_without_envoy, streaming, told
-from .conftest import ALICE, BOB, Installation, installed, patient
+from .conftest import ALICE, BOB, Installation, eventually, installed, patient
 from .operator import ENVIRONMENT, operator
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -246,7 +246,12 @@ async def jwt_chain(tmp_path_factory: pytest.TempPathFactory, model_directory: P
         filters(config)["envoy.filters.http.jwt_authn"]["providers"]["users"]["local_jwks"] = {"filename": str(keys)}
 
     async with installed(
-        directory, model_directory, chain="jwt.yaml", edit_envoy=own_keys, environment=ENVIRONMENT
+        directory,
+        model_directory,
+        chain="jwt.yaml",
+        edit_envoy=own_keys,
+        environment=ENVIRONMENT,
+        sidecar_config={"memory": {"retain": {"agent_lessons": True, "tick_seconds": 0.1}}},
     ) as on:
         yield on
 
@@ -307,6 +312,35 @@ async def test_members_recall_what_operators_and_administrators_write(jwt_chain:
         assert "Petrov" not in await told(on, CHAT, _ASKS, key=outsider)
 
 
+async def test_what_an_agent_learned_with_one_user_helps_another(jwt_chain: Installation) -> None:
+    call = {"id": "call_1", "type": "function", "function": {"name": "get_version", "arguments": "{}"}}
+    messages = [
+        {"role": "user", "content": "Deploy the billing service to the cluster"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "call_1", "content": "1.29"},
+    ]
+    answer = {"text": "It is deployed. Next time verify the k8s version before the deployment."}
+    async with jwt_chain.http(
+        token("dora", agent="ops-bot"), headers={**behaving(answer), "x-session-end": "true"}
+    ) as http:
+        (await http.post(CHAT, json={"model": "m", "messages": messages})).raise_for_status()
+    asks, learned = "How do I deploy a new version to the k8s cluster?", "verify the k8s version before the deployment"
+    await eventually(lambda: _is_told(jwt_chain, learned, asks, token("erin", agent="ops-bot")), "no lesson")
+    for other in (token("erin"), token("erin", agent="ops-bot2"), token("erin", org="ops-bot"), token("ops-bot")):
+        assert not await _is_told(jwt_chain, learned, asks, other)
+    async with jwt_chain.http(token("dora", agent="ops-bot")) as http:
+        (await http.delete("/v1/memory", params={"user_id": "dora"})).raise_for_status()
+        assert (await http.get("/v1/memory", params={"owner": "agent:ops-bot"})).status_code == httpx.codes.NOT_FOUND
+    assert await _is_told(jwt_chain, learned, asks, token("erin", agent="ops-bot")), "it tells nothing of the user"
+    async with operator(jwt_chain) as http:
+        assert (await http.delete("/v1/memory", params={"owner": "agent:ops-bot"})).json()["deleted"] == 1
+    assert not await _is_told(jwt_chain, learned, asks, token("erin", agent="ops-bot"))
+
+
+async def _is_told(on: Installation, words: str, asks: str, key: str) -> bool:
+    return words in await told(on, CHAT, asks, key=key)
+
+
 async def test_only_administrators_reach_an_organisations_memories(jwt_chain: Installation) -> None:
     on, of_acme = jwt_chain, {"owner": "org:acme"}
     async with on.http(token("root", org_admin="acme")) as http:
@@ -339,6 +373,18 @@ async def test_only_administrators_reach_an_organisations_memories(jwt_chain: In
         assert (await http.get("/v1/memory", params=of_acme)).json()["data"] == []
 
 
+async def test_tools_search_the_documents_of_the_verified_organisation(jwt_chain: Installation) -> None:
+    on, at = jwt_chain, {"org": "acme", "source": "travel.md"}
+    async with operator(on) as http:
+        (await http.post("/v1/knowledge", params=at, content=f"# Travel\n\n{_POLICY}.")).raise_for_status()
+    call = {"name": "search_knowledge", "arguments": {"query": _ASKS}}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+    for key, finds in ((token("dora", org="acme"), True), (token("erin", org="acme2"), False), (token("acme"), False)):
+        async with on.http(key, headers={"x-memory-org": "acme"}) as http:
+            answer = (await http.post("/v1/memory/mcp", json=message)).raise_for_status()
+        assert ("Petrov" in answer.text) is finds
+
+
 @pytest.mark.parametrize("name", ["x-memory-org", "X-Memory-Org", "x_memory_org"])
 async def test_a_client_cannot_name_its_organisation(jwt_chain: Installation, name: str) -> None:
     async with operator(jwt_chain) as http:
@@ -355,7 +401,7 @@ _DAYS = "How many days of vacation do employees have?"
 async def test_members_are_answered_from_their_organisations_documents(jwt_chain: Installation) -> None:
     on, member = jwt_chain, token("dora", org="wayne")
     async with operator(on) as http:
-        params = {"org": "wayne", "source": "https://wayne.test/handbook.md"}
+        params = {"owner": "org:wayne", "source": "https://wayne.test/handbook.md"}
         added = (await http.post("/v1/knowledge", params=params, content=_HANDBOOK)).json()
         assert (added["outcome"], added["passages"]) == ("added", 1)
         asked = await told(on, CHAT, _DAYS, key=member)
@@ -363,5 +409,5 @@ async def test_members_are_answered_from_their_organisations_documents(jwt_chain
         assert 'https://wayne.test/handbook.md): "Employees have thirty days of vacation a year."' in asked
         for outsider in (token("dora"), token("erin", org="wayne2"), token("wayne"), token("erin", agent="wayne")):
             assert "thirty days" not in await told(on, CHAT, _DAYS, key=outsider)
-        await http.delete(f"/v1/knowledge/{added['id']}", params={"org": "wayne"})
+        await http.delete(f"/v1/knowledge/{added['id']}", params={"owner": "org:wayne"})
     assert "thirty days" not in await told(on, CHAT, _DAYS, key=member)

@@ -8,8 +8,7 @@ import grpc.aio
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from semrouter_memory.stack.http import local_client
-from semrouter_memory.stack.ports import LOOPBACK
+from semrouter_memory.stack.loopback import LOOPBACK, local_client
 from semrouter_memory.transport import wire
 
 from .conftest import Installation

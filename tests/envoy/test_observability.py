@@ -19,7 +19,7 @@ from fastapi import FastAPI, Response
 
 from semrouter_memory.manage.server import serve_http
 from semrouter_memory.stack.envoy import SHIPPED
-from semrouter_memory.stack.ports import LOOPBACK, free_port
+from semrouter_memory.stack.loopback import LOOPBACK, free_port
 from tests.otlp_collector import Collector, Received, collecting
 
 from .client import CHAT, asking, told
@@ -177,6 +177,7 @@ async def test_client_and_access_log_learn_which_memories_were_used(logged: dict
     }
     line = await this.line(USED)
     assert (line["memories_used"], line["memory_reason"], line["memory_ids"]) == (1, "injected", this.memory_id)
+    assert 0.6 <= float(line["memory_scores"]) <= 1
     assert line["memory_tokens"] > 0
     assert line["memory_duration_ms"] > 0
     assert line["memory_compressed_turns"] == 0

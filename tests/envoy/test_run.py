@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from semrouter_memory.errors import ConfigurationError
-from semrouter_memory.stack.ports import chosen_ports, free_port
+from semrouter_memory.stack.loopback import chosen_ports, free_port
 
 _WITHIN_SECONDS = 60
 

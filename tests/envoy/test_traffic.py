@@ -10,7 +10,7 @@ import httpx
 import openai
 import pytest
 
-from semrouter_memory.stack.http import local_client
+from semrouter_memory.stack.loopback import local_client
 
 from .conftest import ALICE, Installation, eventually
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from semrouter_memory.stack.ports import LOOPBACK
+from semrouter_memory.stack.loopback import LOOPBACK
 
 from .client import CHAT, asking
 from .conftest import ALICE, Installation, installed

@@ -16,9 +16,9 @@ from typing import Any
 import httpx
 import structlog
 
-from semrouter_memory.app import App
+from semrouter_memory.app.sidecar import App
 from semrouter_memory.config import load
-from semrouter_memory.stack.ports import LOOPBACK
+from semrouter_memory.stack.loopback import LOOPBACK
 from semrouter_memory.stack.process import Process
 from semrouter_memory.stack.stack import Stack, StackOptions
 from tests.envoy.client import CHAT, asking

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from semrouter_memory.stack.ports import LOOPBACK
+from semrouter_memory.stack.loopback import LOOPBACK
 from tests.envoy.client import APIS, CHAT
 from tests.envoy.conftest import Installation, all_streams_ended, envoy_count, eventually, installed
 

@@ -15,12 +15,11 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from semrouter_memory.app import App
+from semrouter_memory.app.sidecar import App
 from semrouter_memory.config import Config, MilvusConfig
 from semrouter_memory.errors import ConfigurationError, StoreUnavailableError
 from semrouter_memory.model import Scope
-from semrouter_memory.stack.http import local_client
-from semrouter_memory.stack.ports import LOOPBACK, free_port
+from semrouter_memory.stack.loopback import LOOPBACK, free_port, local_client
 from semrouter_memory.store.lite import LiteServer
 from semrouter_memory.store.milvus import MilvusStore
 from tests.envoy.client import APIS

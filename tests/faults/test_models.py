@@ -12,7 +12,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from semrouter_memory.stack.http import local_client
+from semrouter_memory.stack.loopback import local_client
 from tests.envoy.client import APIS, CHAT, asking
 from tests.envoy.conftest import ALICE, Installation, eventually, installed, patient
 from tests.envoy.extraction_llm import ExtractionLlm, extracting

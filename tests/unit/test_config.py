@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from semrouter_memory.cli.config import reference_markdown
 from semrouter_memory.config import load, secret
+from semrouter_memory.config.reference import reference_markdown
 from semrouter_memory.errors import ConfigurationError
 
 BLUEPRINT = """

@@ -45,7 +45,7 @@ def is_change(said: Statement) -> bool:
 def is_substituted(older: Statement, newer: Statement) -> bool:
     """Whether the two are alike but for one piece, in whose place each has another."""
     one, other = older.pieces, newer.pieces
-    start, end = _around(one, other)
+    start, end = around(one, other)
     return start + end < min(len(one), len(other)) and (start + end) >= _ALIKE * max(len(one), len(other))
 
 
@@ -116,7 +116,7 @@ def _values(older: Statement, newer: Statement) -> Iterator[str]:
     yield f"substituted {slot}, same key {same_key}, attribute of {how_many}"
     yield f"substituted {slot}, {classes}"
     if slot:
-        inside = bool(_around(older.pieces, newer.pieces)[1])
+        inside = bool(around(older.pieces, newer.pieces)[1])
         yield f"substituted inside {inside}, attribute of {how_many}"
         yield from (f"substituted inside {inside}, about {attribute}" for attribute in attributes)
     if others - {"name", "word"}:
@@ -148,10 +148,10 @@ def _set_facts(name: str, older: frozenset[str], newer: frozenset[str]) -> Itera
 
 def _frame(one: tuple[str, ...], other: tuple[str, ...]) -> float:
     """Share of the pieces that both begin or end with: what is around a value that was put in another's place."""
-    return sum(_around(one, other)) / max(1, len(one), len(other))
+    return sum(around(one, other)) / max(1, len(one), len(other))
 
 
-def _around(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[int, int]:
+def around(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[int, int]:
     """How many pieces both begin with, and how many of the rest both end with."""
     start = _common(one, other)
     return start, _common(one[start:][::-1], other[start:][::-1])

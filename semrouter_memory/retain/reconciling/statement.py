@@ -1,23 +1,20 @@
 """A statement taken apart as far as comparing two of them needs: words, values, names, subject, marks. Pure."""
 
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import resources
 
+from semrouter_memory.language.names import capitalised
+from semrouter_memory.language.phrases import lists
 from semrouter_memory.language.scripts import CJK, CJK_RANGE
 from semrouter_memory.language.sentences import sentences
 from semrouter_memory.language.terms import terms
 from semrouter_memory.language.third_person import to_third_person
 from semrouter_memory.language.values import folded, split
 
-_VOCABULARY = tomllib.loads(resources.files(__package__).joinpath("vocabulary.toml").read_text(encoding="utf-8"))
+_VOCABULARY = lists("vocabulary", __package__)
 _TOKEN = re.compile(rf"user|[a-z0-9][\w+#.&/-]*[\w+#]|[a-z0-9]|'s\b|n't\b|[{CJK_RANGE}]+")
-_NAME = re.compile(
-    r"(?:(?<=[\w,)]\s)|(?<=Dr\.\s|Mr\.\s|Ms\.\s)|(?<=Mrs\.\s))[A-Z\u00c0-\u00de][\w'’&-]*|(?<=-)[A-Z][\w]+"
-)
 _CAPITALS = frozenset({"i", "user", "i'm", "i've", "i'd", "i'll", "user's", "ok"})
 _PHRASE = r"(?:[^,;:.]|(?<=\d)[:.](?=\d)){2,60}?"
 _KEY = re.compile(
@@ -99,7 +96,7 @@ def statement(content: str, *, procedural: bool = False) -> Statement:
     tokens = tuple(_TOKEN.findall(rest))
     pieces = tuple(piece for token in tokens for piece in (token if CJK.match(token) else (token,)))
     said = f" {' '.join(tokens)} "
-    names = frozenset(term for name in _NAME.findall(content) if name.lower() not in _CAPITALS for term in _stems(name))
+    names = frozenset(term for name in capitalised(content) if name.lower() not in _CAPITALS for term in _stems(name))
     # Not a month, which is part of a value.
     names = (names & frozenset(_stems(rest))) - _LIGHT
     given, value = _given(plain)

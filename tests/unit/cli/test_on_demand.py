@@ -2,26 +2,35 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
-import pytest
 import typer.main
 from typer.testing import CliRunner
 
 from semrouter_memory.cli import OnDemandGroup, app, whole_command_line
 
-_LOADED = """
-import sys
-from semrouter_memory.cli import app
-app(sys.argv[1:], standalone_mode=False)
-print("loaded:", *(name for name in ("grpc", "httpx", "numpy", "pydantic_settings", "pymilvus", "yaml") if name in sys.modules))
-"""
+_SERVERS = ("fastapi", "google", "grpc", "httpx", "numpy", "onnxruntime", "openai", "pymilvus")
+_SETTINGS = ("pydantic_settings", "yaml")
 
 
-@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["serve", "--help"]])
-def test_help_loads_no_library_of_the_product(arguments: list[str]) -> None:
-    command = [sys.executable, "-c", _LOADED, *arguments]
+def _loaded(code: str, *arguments: str, of: tuple[str, ...]) -> list[str]:
+    """Which of these libraries a new process has loaded after the code."""
+    asked = f"import sys\n{code}\nprint('loaded:', *(name for name in {of} if name in sys.modules))"
+    command = [sys.executable, "-c", asked, *arguments]
     said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
-    assert said.splitlines()[-1] == "loaded:"
+    return said.splitlines()[-1].split()[1:]
+
+
+def test_no_commands_help_loads_a_library_of_the_product() -> None:
+    code = "from semrouter_memory.cli import whole_command_line\nwhole_command_line()"
+    assert _loaded(code, of=(*_SERVERS, *_SETTINGS)) == []
+
+
+def test_checking_a_file_loads_no_library_of_a_server(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text("memory: {enabled: true}", encoding="utf-8")
+    code = "from semrouter_memory.cli import app\napp(sys.argv[1:], standalone_mode=False)"
+    assert _loaded(code, "config", "check", "--elsewhere", str(file), of=_SERVERS) == []
 
 
 def test_the_summary_in_the_list_is_the_beginning_of_the_commands_own_help() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from semrouter_memory.config import load
-from semrouter_memory.transport.server import require_local_or_secret
+from semrouter_memory.sockets import require_local_or_secret
 from tests.deploy_files import FILES, Json
 
 _GROUP = 10001

@@ -10,8 +10,7 @@ from semrouter_memory.config import Config
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.evaluation.cases import case_of
 from semrouter_memory.evaluation.conversations import ConversationCase, ConversationsRun, Remembered
-from semrouter_memory.evaluation.playing import played_adapters
-from semrouter_memory.evaluation.running import models_of
+from semrouter_memory.evaluation.running import models_of, played_adapters
 
 
 def conversation(*user_texts: str, wanted: str = "", unwanted: str = "") -> ConversationCase:

@@ -11,13 +11,12 @@ from semrouter_memory.evaluation.retrieval import (
     Asked,
     LabelledQuery,
     Scored,
-    figures_of,
-    injected_of,
+    injected_figures,
+    ranking_figures,
     result_of,
     step_times,
 )
-from semrouter_memory.evaluation.retrieval_command import print_figures, print_sweep
-from semrouter_memory.evaluation.retrieval_run import THRESHOLDS, points_of
+from semrouter_memory.evaluation.retrieval_run import THRESHOLDS, print_figures, print_sweep
 
 
 def asked(
@@ -41,60 +40,61 @@ def asked(
 
 
 def test_recall_of_the_ranking_is_the_mean_share_of_gold_among_the_first() -> None:
-    figures = figures_of([asked("abcdefg", gold="afz"), asked("xyz", gold="x")])
-    assert figures.recall_at_5 == pytest.approx((1 / 3 + 1) / 2)
-    assert figures.recall_at_10 == pytest.approx((2 / 3 + 1) / 2)
+    figures = ranking_figures([asked("abcdefg", gold="afz"), asked("xyz", gold="x")])
+    assert figures["recall@5"] == pytest.approx((1 / 3 + 1) / 2)
+    assert figures["recall@10"] == pytest.approx((2 / 3 + 1) / 2)
 
 
 def test_recall_at_10_ends_with_the_tenth() -> None:
-    assert figures_of([asked("abcdefghijk", gold="jk")]).recall_at_10 == pytest.approx(0.5)
+    assert ranking_figures([asked("abcdefghijk", gold="jk")])["recall@10"] == pytest.approx(0.5)
 
 
 def test_ndcg_weighs_gold_by_its_place_among_the_first_five() -> None:
     gain = 1 / log2(3) + 1 / log2(6)  # places 2 and 5
-    assert figures_of([asked("abcdef", gold="bef")]).ndcg_at_5 == pytest.approx(gain / (1 + 1 / log2(3) + 1 / log2(4)))
+    assert ranking_figures([asked("abcdef", gold="bef")])["ndcg@5"] == pytest.approx(
+        gain / (1 + 1 / log2(3) + 1 / log2(4))
+    )
 
 
 def test_ndcg_is_one_when_more_is_gold_than_has_a_place() -> None:
-    assert figures_of([asked("abcdefg", gold="abcdefg")]).ndcg_at_5 == pytest.approx(1)
+    assert ranking_figures([asked("abcdefg", gold="abcdefg")])["ndcg@5"] == pytest.approx(1)
 
 
 def test_mrr_is_the_mean_of_one_over_the_first_golds_place() -> None:
-    assert figures_of([asked("abcd", gold="cd"), asked("abcd", gold="z")]).mrr == pytest.approx(1 / 6)
+    assert ranking_figures([asked("abcd", gold="cd"), asked("abcd", gold="z")])["mrr"] == pytest.approx(1 / 6)
 
 
 def test_queries_without_gold_are_in_no_figure_of_the_ranking() -> None:
-    alone = figures_of([asked("ab", gold="a")])
-    beside = figures_of([asked("ab", gold="a"), asked("ab")])
-    for name in ("recall_at_5", "recall_at_10", "ndcg_at_5", "mrr"):
-        assert getattr(alone, name) == getattr(beside, name) == 1
+    alone = ranking_figures([asked("ab", gold="a")])
+    beside = ranking_figures([asked("ab", gold="a"), asked("ab")])
+    assert alone == beside == dict.fromkeys(("recall@5", "recall@10", "ndcg@5", "mrr"), 1)
 
 
 def test_precision_is_over_all_queries_together_and_negatives_count() -> None:
     # right: a, b; wrong: x, y (for a query with gold), z (for a negative one).
-    injected = injected_of([asked("", "abxy", gold="abc"), asked("", "z"), asked("", "")])
-    assert injected.precision == pytest.approx(2 / 5)
-    assert injected.recall == pytest.approx(2 / 3)
-    assert injected.per_query == pytest.approx(5 / 3)
+    injected = injected_figures([asked("", "abxy", gold="abc"), asked("", "z"), asked("", "")])
+    assert injected["precision"] == pytest.approx(2 / 5)
+    assert injected["recall"] == pytest.approx(2 / 3)
+    assert injected["per_query"] == pytest.approx(5 / 3)
 
 
 def test_what_is_acceptable_is_neither_right_nor_wrong_but_injected() -> None:
-    injected = injected_of([asked("", "ab", gold="a", acceptable="b"), asked("", "c", acceptable="c")])
-    assert injected.precision == 1
-    assert injected.false_injection == 0
-    assert injected.per_query == pytest.approx(1.5)
+    injected = injected_figures([asked("", "ab", gold="a", acceptable="b"), asked("", "c", acceptable="c")])
+    assert injected["precision"] == 1
+    assert injected["false_injection"] == 0
+    assert injected["per_query"] == pytest.approx(1.5)
 
 
 def test_false_injection_is_the_share_of_negative_queries_that_got_something_wrong() -> None:
     negatives = [asked("", "xy"), asked("", "ac", acceptable="a"), asked("", "a", acceptable="a"), asked("", "")]
-    assert injected_of([*negatives, asked("", "x", gold="a")]).false_injection == pytest.approx(2 / 4)
+    assert injected_figures([*negatives, asked("", "x", gold="a")])["false_injection"] == pytest.approx(2 / 4)
 
 
 def test_a_figure_with_nothing_to_count_is_none() -> None:
-    assert injected_of([asked(gold="a")]).false_injection is None
-    assert injected_of([asked(gold="a")]).precision is None
-    negative = figures_of([asked()])
-    assert (negative.recall_at_5, negative.ndcg_at_5, negative.mrr, negative.injected.recall) == (None,) * 4
+    assert injected_figures([asked(gold="a")])["false_injection"] is None
+    assert injected_figures([asked(gold="a")])["precision"] is None
+    assert set(ranking_figures([asked()]).values()) == {None}
+    assert injected_figures([asked()])["recall"] is None
 
 
 def test_a_steps_time_is_over_the_queries_in_which_it_ran() -> None:
@@ -157,9 +157,9 @@ def test_the_sweep_goes_from_zero_to_one_in_steps_of_a_twentieth() -> None:
 
 
 def test_a_point_of_the_sweep_is_what_was_injected_with_its_threshold() -> None:
-    points = points_of({0.5: [asked("ab", "ab", gold="a")], 0.9: [asked("ab", "a", gold="a")]})
-    assert [(point.threshold, point.injected.precision) for point in points] == [(0.5, 0.5), (0.9, 1.0)]
+    points = {0.5: injected_figures([asked("ab", "ab", gold="a")]), 0.9: injected_figures([asked("ab", "a", gold="a")])}
     text = StringIO()
     print_sweep(Console(file=text, width=100), points, configured=0.6)
     assert "0.6 is configured" in text.getvalue()
-    assert "0.50" in text.getvalue()
+    rows = [line.split("│") for line in text.getvalue().splitlines() if "│ 0." in line]
+    assert [(row[1].strip(), row[3].strip()) for row in rows] == [("0.50", "0.50"), ("0.90", "1.00")]

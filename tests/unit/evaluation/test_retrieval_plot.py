@@ -7,10 +7,9 @@ import pytest
 
 from semrouter_memory.config import Config
 from semrouter_memory.errors import ConfigurationError, InputFileError
-from semrouter_memory.evaluation.retrieval import Asked, LabelledQuery, Scored
-from semrouter_memory.evaluation.retrieval_command import evaluate
+from semrouter_memory.evaluation.retrieval import Asked, LabelledQuery, Scored, injected_figures
 from semrouter_memory.evaluation.retrieval_plot import draw, scores_of
-from semrouter_memory.evaluation.retrieval_run import Swept, points_of
+from semrouter_memory.evaluation.retrieval_run import Swept, evaluate
 from semrouter_memory.evaluation.running import EvalOptions
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -24,7 +23,12 @@ NEGATIVE = Asked(query=LabelledQuery(id="n", kind="negative", text="?", gold=fro
 
 
 def swept(*asked: Asked, file: str = "set.jsonl") -> Swept:
-    return Swept(file=file, points=points_of({0.0: asked, 0.5: asked, 1.0: []}), asked=asked, configured=0.6)
+    return Swept(
+        file=file,
+        points={at: injected_figures(each) for at, each in ((0.0, asked), (0.5, asked), (1.0, ()))},
+        asked=asked,
+        configured=0.6,
+    )
 
 
 def test_the_scores_of_gold_and_of_the_rest_leave_out_what_is_acceptable() -> None:

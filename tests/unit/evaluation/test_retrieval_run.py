@@ -12,18 +12,16 @@ import pytest
 from semrouter_memory.config import Config, MemoryConfig, OwnerIndexConfig
 from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.evaluation.cases import CaseMessage, case_of
-from semrouter_memory.evaluation.playing import PlayClock, played_adapters, throwaway_adapters
-from semrouter_memory.evaluation.retrieval import Asked, LabelledQuery, RetrievalCase, Scored
+from semrouter_memory.evaluation.retrieval import Asked, Figures, LabelledQuery, RetrievalCase, Scored
 from semrouter_memory.evaluation.retrieval_run import (
     THRESHOLDS,
     CachingEmbedder,
     Owner,
-    Point,
     RetrievalRun,
     asked_of,
     request_of,
 )
-from semrouter_memory.evaluation.running import models_of
+from semrouter_memory.evaluation.running import PlayClock, models_of, played_adapters, throwaway_adapters
 from semrouter_memory.model import Hit, Message, Reason, RecallResult, Role, Scope, Vector
 from semrouter_memory.ports import Embedder
 from semrouter_memory.store.in_memory import InMemoryStore
@@ -51,7 +49,7 @@ async def stored(*users: RetrievalCase) -> list[Owner]:
 
 async def played(
     memory: MemoryConfig, *users: RetrievalCase, embedder: Embedder | None = None
-) -> tuple[list[Asked], list[Point], PlayClock]:
+) -> tuple[list[Asked], dict[float, Figures], PlayClock]:
     clock = PlayClock()
     async with models_of(Config()) as models:
         with played_adapters(embedder or HashedEmbedder()) as adapters:
@@ -117,8 +115,8 @@ async def test_the_sweep_asks_with_each_threshold_and_nothing_else_changes() -> 
     asked = {"text": "my favourite tea?", "gold": ["m1"]}
     memory = Config().memory.model_copy(update={"default_similarity_threshold": 1.0})
     (found,), points, _ = await played(memory, user((TEA, MARCH), queries=[asked]))
-    assert [point.threshold for point in points] == list(THRESHOLDS)
-    assert (found.injected, points[0].injected.recall, points[-1].injected.recall) == ((), 1, 0)
+    assert tuple(points) == THRESHOLDS
+    assert (found.injected, points[0.0]["recall"], points[1.0]["recall"]) == ((), 1, 0)
 
 
 async def test_a_far_deadline_stands_in_for_the_configured_one() -> None:

@@ -283,6 +283,25 @@ class TestSwitches:
         assert step.request.scope == Scope("carol")
 
 
+@pytest.mark.parametrize(
+    ("headers", "fields", "session"),
+    [
+        ((), {}, ""),
+        ((("x-session-id", "s 1"),), {}, "s 1"),
+        ((), {"conversation": "conv_1"}, "conv_1"),
+        ((("x-session-id", "s1"),), {"conversation": {"id": "conv_1"}}, "s1"),
+    ],
+)
+def test_recall_knows_what_the_client_calls_its_session(
+    make_exchange: MakeExchange, headers: tuple[tuple[str, str], ...], fields: dict[str, Any], session: str
+) -> None:
+    exchange = make_exchange()
+    exchange.receive(request_headers(RECALL, *headers, path="/v1/responses"))
+    step = exchange.receive(body(orjson.dumps({"input": "my budget?", **fields})))
+    assert isinstance(step, NeedRecall)
+    assert step.request.options.session == session
+
+
 ACME, OTHER_ORG = Scope("Acme", kind=OwnerKind.ORGANISATION), Scope("other", kind=OwnerKind.ORGANISATION)
 BOT = Scope("bot", kind=OwnerKind.AGENT)
 
@@ -354,7 +373,21 @@ class TestRetainFilter:
         assert turn is not None
         assert (turn.user_texts, turn.assistant_text) == (("I live in Berlin",), "Nice.")
         assert (turn.scope, turn.request_id, turn.observed_at) == (Scope("alice"), "req-1", NOW)
+        assert turn.agent == ""
         assert exchange.take_turn() is None, "a turn is given out once"
+
+    @pytest.mark.parametrize("protocol", [RETAIN, SINGLE])
+    def test_a_turn_names_the_agent_that_it_came_from(self, make_exchange: MakeExchange, protocol: Any) -> None:
+        exchange = make_exchange()
+        exchange.receive(request_headers(protocol, ("x-memory-agent", "bot"), ("x-memory-org", "Acme")))
+        exchange.receive(body(chat("Deploy it")))
+        if protocol is SINGLE:
+            exchange.recalled(NOTHING)
+        exchange.receive(response_headers())
+        exchange.receive(answer("Done."))
+        turn = exchange.take_turn()
+        assert turn is not None
+        assert (turn.agent, turn.scope) == ("bot", Scope("alice"))
 
     def test_the_next_turn_finds_the_transcript_of_the_first(self, make_exchange: MakeExchange) -> None:
         first, second = make_exchange(), make_exchange()

@@ -11,7 +11,7 @@ from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.knowledge import reading
 from semrouter_memory.knowledge.reading import kind_of, read
-from semrouter_memory.knowledge.splitting import Block
+from semrouter_memory.language.splitting import Block
 
 
 def _blocks(data: bytes, kind: str) -> list[Block]:

@@ -28,6 +28,11 @@ from semrouter_memory.language.values import split, values
         ("the second floor", {"ordinal:2"}),
         ("+44 7700 900123", {"phone:447700900123"}),
         ("vitamin B12", set()),
+        ("2026-05-20T07:30:00Z", {"date:0520", "year:2026", "time:0730"}),
+        ("bring two old colleagues", {"num:2"}),
+        ("the hearing is at 8:00, 12 of us come", {"time:0800", "num:12"}),
+        ("21, 10, 8,5 and 1,200", {"num:21", "num:10", "num:8", "num:5", "num:1200"}),
+        ("card 5500-0000-0000-0004", {"phone:5500000000000004"}),
     ],
 )
 def test_a_value_has_one_spelling(text: str, expected: set[str]) -> None:

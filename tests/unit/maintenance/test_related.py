@@ -4,8 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from semrouter_memory.maintenance.facts import adds_nothing, keeps_everything
-from semrouter_memory.maintenance.related import Group, groups
+from semrouter_memory.maintenance.related import Group, adds_nothing, groups, keeps_everything
 from semrouter_memory.model import Memory, MemoryType, Scope
 from tests.unit.maintenance.parts import ALICE, EMBEDDER, NOW, aged
 

@@ -160,7 +160,6 @@ async def test_so_many_recordings_are_made_at_a_time(tmp_path: Path) -> None:
     recordings = Recordings(
         RecordingConfig(),
         directory=tmp_path,
-        made_by="test",
         redact=without_secrets,
         identity_headers=frozenset(),
         secret_headers=frozenset(),
@@ -221,7 +220,6 @@ def folder_in(directory: Path, **changes: Any) -> Folder:
         "files": "rolling",
         "max_file_bytes": 2000,
         "max_total_bytes": 6000,
-        "made_by": "test",
         "started_at": "",
         **changes,
     }
@@ -271,7 +269,6 @@ async def test_a_recording_reads_back_as_it_was_seen(tmp_path: Path) -> None:
     recordings = Recordings(
         RecordingConfig(enabled=True, format="protobuf"),
         directory=tmp_path / "made",
-        made_by="test",
         redact=without_secrets,
         identity_headers=frozenset(),
         secret_headers=frozenset({"x-tenant-word"}),

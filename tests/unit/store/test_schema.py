@@ -15,31 +15,47 @@ from tests.memories import DIMENSION, NOW, embedded, memory
 ALICE = Scope("alice", "hawaii")
 DIGEST = "dabd1db8d35ab13106274f61f1bf9778"
 """The first half of `user:alice`'s SHA-256."""
+WHOLE = 'type in ["episodic", "procedural", "reflective", "semantic"]'
+"""Memories without the passages of long ones."""
 
 
 @pytest.mark.parametrize(
     ("selection", "expected"),
     [
-        (Selection(scope=ALICE, reach=Reach.ALL), 'owner == "user:alice"'),
-        (Selection(scope=ALICE, reach=Reach.EXACT), 'owner == "user:alice" and project_id == "hawaii"'),
-        (Selection(scope=ALICE, reach=Reach.RECALL), 'owner == "user:alice" and project_id in ["", "hawaii"]'),
-        (Selection(scope=Scope("alice"), reach=Reach.RECALL), 'owner == "user:alice" and project_id == ""'),
+        (Selection(scope=ALICE, reach=Reach.ALL), f'owner == "user:alice" and {WHOLE}'),
+        (Selection(scope=ALICE, reach=Reach.EXACT), f'owner == "user:alice" and project_id == "hawaii" and {WHOLE}'),
+        (
+            Selection(scope=ALICE, reach=Reach.RECALL),
+            f'owner == "user:alice" and project_id in ["", "hawaii"] and {WHOLE}',
+        ),
+        (
+            Selection(scope=Scope("alice"), reach=Reach.RECALL),
+            f'owner == "user:alice" and project_id == "" and {WHOLE}',
+        ),
         (
             Selection(scope=ALICE, reach=Reach.ALL, active_at=datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)),
-            'owner == "user:alice" and superseded_at == 253402300800000000 and expires_at > 1000000',
+            f'owner == "user:alice" and superseded_at == 253402300800000000 and expires_at > 1000000 and {WHOLE}',
         ),
         (
             Selection(scope=ALICE, reach=Reach.ALL, types=frozenset({MemoryType.SEMANTIC, MemoryType.EPISODIC})),
             'owner == "user:alice" and type in ["episodic", "semantic"]',
         ),
-        (Selection(scope=ALICE, reach=Reach.ALL, created_until=5), 'owner == "user:alice" and created_at <= 5'),
+        (
+            Selection(scope=ALICE, reach=Reach.ALL, created_until=5),
+            f'owner == "user:alice" and {WHOLE} and created_at <= 5',
+        ),
         (
             Selection(scope=ALICE, reach=Reach.ALL, ids=["mem_1"]),
             f'owner == "user:alice" and id == "{DIGEST}:mem_1"',
         ),
+        (Selection(scope=ALICE, reach=Reach.ALL, passages=True), 'owner == "user:alice"'),
+        (
+            Selection(scope=ALICE, reach=Reach.ALL, ids=["mem_1"], passages=True),
+            f'owner == "user:alice" and (id == "{DIGEST}:mem_1" or session_id == "#mem_1")',
+        ),
         (
             Selection(scope=Scope('" or 1 == 1 or owner == "'), reach=Reach.ALL),
-            'owner == "user:%22 or 1 == 1 or owner == %22"',
+            f'owner == "user:%22 or 1 == 1 or owner == %22" and {WHOLE}',
         ),
     ],
 )
@@ -49,7 +65,7 @@ def test_a_selection_becomes_an_expression(selection: Selection, expected: str) 
 
 def test_a_bounded_answer_is_continued_after_its_last_key() -> None:
     expression = schema.filter_expression(Selection(scope=ALICE, reach=Reach.ALL), after_key="k")
-    assert expression == 'owner == "user:alice" and id > "k"'
+    assert expression == f'owner == "user:alice" and {WHOLE} and id > "k"'
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import semrouter_memory.telemetry
 from semrouter_memory.config import TracingConfig
 from semrouter_memory.errors import ConfigurationError
 from semrouter_memory.model import Reason
-from semrouter_memory.stack.ports import free_port
+from semrouter_memory.stack.loopback import free_port
 from semrouter_memory.telemetry.otlp import LoggedOnceExporter, Tracer
 from semrouter_memory.telemetry.spans import Spans
 from semrouter_memory.telemetry.tracing import start_tracing

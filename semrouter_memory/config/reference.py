@@ -1,53 +1,19 @@
-"""`semrouter-memory config ...`: check a file, print the reference."""
+"""The reference of the configuration: every key with its type, default and meaning."""
 
 from collections.abc import Iterator
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-import typer
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from semrouter_memory.config import Config, ExternalModel, load
-
-app = typer.Typer()
-config_app = typer.Typer(help="The configuration file.", no_args_is_help=True)
-app.add_typer(config_app, name="config")
-
-
-@config_app.command()
-def check(
-    file: Annotated[Path, typer.Argument(help="The YAML file.")],
-    *,
-    elsewhere: Annotated[
-        bool, typer.Option("--elsewhere", help="The service runs on another machine: check the file alone.")
-    ] = False,
-) -> None:
-    """Say whether the service would start with a file and the environment on top of it; exit status 2 when not.
-
-    Files, directories and the embedding model are looked at on this machine.
-    Nothing is connected to; `doctor` does that.
-    """
-    from semrouter_memory.app import preflight  # noqa: PLC0415 - the server's libraries take a second to load
-
-    config = load(file)
-    if elsewhere:
-        preflight.check_file(config)
-    else:
-        preflight.check(config)
-        preflight.check_parts(config)
-    typer.echo(f"{file} fits")
-
-
-@config_app.command()
-def reference() -> None:
-    """Print every key with its type, default and meaning, as Markdown."""
-    typer.echo(reference_markdown())
+from semrouter_memory.config.loading import Config
+from semrouter_memory.config.service import ExternalModel
 
 
 def reference_markdown() -> str:
-    """The configuration reference: one table row for each key."""
+    """A table in Markdown, one row for each key."""
     rows = ["| key | type | default | meaning |", "|---|---|---|---|"]
     rows += [f"| `{path}` | {kind} | {default} | {meaning} |" for path, kind, default, meaning in reference_rows()]
     return "\n".join(rows)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semrouter_memory.knowledge.splitting import Block, Passage, split
+from semrouter_memory.language.splitting import Block, Passage, split
 
 
 def _words(text: str) -> int:

@@ -1,0 +1,63 @@
+"""`semrouter-memory serve` and `config ...`: the sidecar, and its configuration file."""
+
+import gc
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer()
+_config = typer.Typer(help="The configuration file.", no_args_is_help=True)
+app.add_typer(_config, name="config")
+
+
+@app.command()
+def serve(
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", help="The YAML file; without one, the defaults.")
+    ] = None,
+) -> None:
+    """Run the sidecar until SIGTERM or Ctrl-C.
+
+    Settings come from the file, with environment variables on top: SEMROUTER_MEMORY__MEMORY__MILVUS__URI sets
+    memory.milvus.uri, and so on. `semrouter-memory config reference` prints all keys.
+    """
+    # What loading makes stays: collections on the way would find no garbage, and cost 0.3 s. `run` enables them again.
+    gc.disable()
+    from semrouter_memory.app.sidecar import run  # noqa: PLC0415 - the server's libraries take seconds to load
+    from semrouter_memory.config import load  # noqa: PLC0415
+
+    run(load(config))
+
+
+@_config.command()
+def check(
+    file: Annotated[Path, typer.Argument(help="The YAML file.")],
+    *,
+    elsewhere: Annotated[
+        bool, typer.Option("--elsewhere", help="The service runs on another machine: check the file alone.")
+    ] = False,
+) -> None:
+    """Say whether the service would start with a file and the environment on top of it; exit status 2 when not.
+
+    Files, directories and the embedding model are looked at on this machine.
+    Nothing is connected to; `doctor` does that.
+    """
+    from semrouter_memory.app import preflight  # noqa: PLC0415 - takes a moment to load
+    from semrouter_memory.config import load  # noqa: PLC0415
+
+    config = load(file)
+    if elsewhere:
+        preflight.check_file(config)
+    else:
+        preflight.check(config)
+        preflight.check_parts(config)
+    typer.echo(f"{file} fits")
+
+
+@_config.command()
+def reference() -> None:
+    """Print every key with its type, default and meaning, as Markdown."""
+    from semrouter_memory.config.reference import reference_markdown  # noqa: PLC0415 - same
+
+    typer.echo(reference_markdown())
