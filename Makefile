@@ -137,8 +137,8 @@ docs-check:
 wheel: setup ## build the wheel, install it into an empty environment and run it from there
 	@$(BIN)/python .ci/wheel.py
 
-fit: setup model ## fit the learned decisions (semrouter_memory/learned) to the labelled data in training/
-	@$(BIN)/python -m training.fit
+fit: setup model ## fit the learned decisions (semrouter_memory/learned) to training/, or with PROFILE=config.yaml for another embedding model
+	@$(BIN)/python -m training.fit $(PROFILE)
 
 recordings: setup model ## record the traffic that the integration tests replay anew (tests/recordings)
 	@$(BIN)/python -m tests.recordings.make --model $(MODEL)

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from semrouter_memory.config import Config, RecallConfig
-from semrouter_memory.evaluation.running import load_embedder
+from semrouter_memory.config import RecallConfig
 from semrouter_memory.language.third_person import embedded_text
 from semrouter_memory.model import CONTEXT, FORM, Hit, Memory, MemoryType, Message, OwnerKind, Role, Scope
 from semrouter_memory.recall.documents import FETCHED, features
 from semrouter_memory.recall.query import Query
+from training import fitting
 from training.fitting import Example, fit, read
 
 CUT = 0.12
@@ -35,7 +35,7 @@ def examples() -> list[Example]:
 
 
 async def _examples(documents: Sequence[Mapping[str, Any]], people: Sequence[Mapping[str, Any]]) -> list[Example]:
-    embedder = load_embedder(Config(), model=None, progress=print)
+    embedder = fitting.embedder()
     passages = [passage for document in documents for passage in _passages(document)]
     vectors = np.stack(await embedder.embed_passages([embedded_text(passage) for passage in passages]))
     found: list[Example] = []

@@ -1,11 +1,28 @@
-"""Fits the learned decisions: `make fit`."""
+"""Fits the learned decisions: `make fit`; for another embedding model `make fit PROFILE=<configuration file>`.
 
-from training import documents, keep, relation, relevance
+The decisions of the default model go into the package. Those of another one that depend on its vectors go into its directory, where
+the service reads them.
+"""
+
+import sys
+from pathlib import Path
+
+from semrouter_memory.config import loading
+from training import documents, fitting, keep, relation, relevance
 from training.fitting import write
 
 
-def main() -> None:
-    write("keep", keep.model())
+def main(profile: Path | None = None) -> None:
+    if profile is None:
+        write("keep", keep.model())
+        _of_similarities()
+        return
+    with fitting.profile(loading.load(profile)):
+        _of_similarities()
+
+
+def _of_similarities() -> None:
+    """The decisions that depend on the embedding model."""
     write("keep_in_doubt", keep.model_in_doubt())
     write("relation", relation.model())
     wants, relevant = relevance.models()
@@ -15,4 +32,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(*map(Path, sys.argv[1:]))

@@ -1,20 +1,27 @@
 """Fits a logistic model and measures it on people left out."""
 
 import json
-from collections.abc import Mapping, Sequence
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from semrouter_memory import learned
+from semrouter_memory.config import Config
+from semrouter_memory.embedding.onnx import OnnxEmbedder
+from semrouter_memory.evaluation.running import load_embedder
+from semrouter_memory.learned.logistic import PROFILE_DIRECTORY, PROFILE_FILE
 
 if TYPE_CHECKING:  # it takes seconds to load, and many read only the labelled files
     from sklearn.feature_extraction import DictVectorizer
     from sklearn.linear_model import LogisticRegression
 
 WEIGHTS = Path(learned.__file__).parent
+"""Of the default embedding model."""
 TRAINING = Path(__file__).parent
 _FOLDS = 10
 _DIGITS = 3
@@ -23,6 +30,35 @@ _STEPS = 12
 """From a fitted model: one label that differs moves a weight by 0.06 and more, the rounding of what is stored by 0.002."""
 _THREADS = 2
 """Of BLAS and OpenMP, whatever the processors and the environment: another number gives other weights."""
+
+
+class _Profile:
+    """The embedding model that is fitted for, and where the weights go."""
+
+    config: ClassVar[Config] = Config()
+    directory: ClassVar[Path] = WEIGHTS
+
+
+@contextmanager
+def profile(config: Config) -> Iterator[None]:
+    """Within it, fit for the embedding model of this configuration. What is fitted goes into the model's directory."""
+    before = _Profile.config, _Profile.directory
+    directory = config.memory.model_directory / PROFILE_DIRECTORY
+    _Profile.config, _Profile.directory = config, directory
+    # Fitted from the start: a fit of other settings would be refused.
+    shutil.rmtree(directory, ignore_errors=True)
+    fingerprint = embedder().fingerprint
+    directory.mkdir()
+    (directory / PROFILE_FILE).write_text(json.dumps({"fingerprint": fingerprint}) + "\n")
+    try:
+        yield
+    finally:
+        _Profile.config, _Profile.directory = before
+
+
+def embedder() -> OnnxEmbedder:
+    """The embedding model that is fitted for."""
+    return load_embedder(_Profile.config, model=None, progress=print)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,4 +149,6 @@ def _start(solver: "LogisticRegression", model: Mapping[str, Any], names: Sequen
 
 def write(name: str, model: Mapping[str, object]) -> None:
     """Store a model where the product reads it, in a form in which a change can be read."""
-    (WEIGHTS / f"{name}.json").write_text(json.dumps(model, ensure_ascii=False, indent=0, sort_keys=True) + "\n")
+    (_Profile.directory / f"{name}.json").write_text(
+        json.dumps(model, ensure_ascii=False, indent=0, sort_keys=True) + "\n"
+    )

@@ -4,9 +4,8 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from semrouter_memory.config import Config
-from semrouter_memory.evaluation.running import load_embedder
 from semrouter_memory.retain.keep import features, in_message, meaning
+from training import fitting
 from training.fitting import Example, fit, left_out, read
 
 KEPT = frozenset(
@@ -46,7 +45,7 @@ def model_in_doubt() -> dict[str, Any]:
     """
     told = left_out(examples(), strength=_STRENGTH, fewest=_FEWEST)
     texts = [piece.strip() for person in read("sentences.jsonl") for piece, _ in _pieces(person)]
-    embedder = load_embedder(Config(), model=None, progress=print)
+    embedder = fitting.embedder()
     once = sorted(set(texts))
     vectors = dict(zip(once, asyncio.run(embedder.embed_passages(once)), strict=True))
     return fit(

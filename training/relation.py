@@ -11,12 +11,11 @@ from functools import cache
 from itertools import chain
 from typing import Any, TypeVar
 
-from semrouter_memory.config import Config
-from semrouter_memory.evaluation.running import load_embedder
 from semrouter_memory.language.third_person import to_third_person
 from semrouter_memory.retain.reconciling.features import features
 from semrouter_memory.retain.reconciling.relation import Relation, by_probabilities
 from semrouter_memory.retain.reconciling.statement import statement
+from training import fitting
 from training.fitting import Example, fit, left_out, read, write
 
 _T = TypeVar("_T")
@@ -45,7 +44,7 @@ def examples() -> list[Example]:
     """The pairs as the model sees them, in the order of the files."""
     pairs = [pair for _, pair in _pairs()]
     texts = sorted({pair[side] for pair in pairs for side in ("old", "new")})
-    embedder = load_embedder(Config(), model=None, progress=print)
+    embedder = fitting.embedder()
     found = asyncio.run(embedder.embed_passages([to_third_person(text) for text in texts]))
     vectors = dict(zip(texts, found, strict=True))
     return [

@@ -8,24 +8,26 @@ from typing import Any
 
 import numpy as np
 
-from semrouter_memory.config import Config, RecallConfig
+from semrouter_memory.config import RecallConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
-from semrouter_memory.evaluation.running import load_embedder
 from semrouter_memory.language.third_person import embedded_text
 from semrouter_memory.language.words import tokens
-from semrouter_memory.learned.logistic import components, log_odds
+from semrouter_memory.learned.logistic import Logistic, components, log_odds
 from semrouter_memory.model import FORM, Hit, Memory, MemoryType, Message, Role, Scope
 from semrouter_memory.recall import relevance, wants
 from semrouter_memory.recall.features import CandidateFeatures, QueryFeatures
 from semrouter_memory.recall.prototypes import Intent, Prototypes, embed_prototypes
 from semrouter_memory.recall.query import Query
 from semrouter_memory.recall.strategy import hit_index
+from training import fitting
 from training.fitting import Example, fit, left_out, read
 
 WANTS_CUT = 0.43
 CUT = 0.32
 _STRENGTH = 0.2
 _FEWEST = 3
+_COSINES = (0.2, 0.6, 1.0)
+_FIRST = 5
 _SCOPE = Scope("training")
 _OTHERS = 10
 _EVERY = 3
@@ -74,6 +76,9 @@ def models() -> tuple[dict[str, Any], dict[str, Any]]:
     The second sees what the first says of people it was not fitted on, as it will in use.
     """
     known, background = cases()
+    constants = {relevance.CHINESE_COSINE: chinese_cosine(known)}
+    # The features are computed with it, too.
+    Logistic.load("relevance").constants = constants
     asked = [_asked(case) for case in known if not case.others]
     unseen = left_out(asked, strength=_STRENGTH, fewest=_FEWEST)
     requests = dict.fromkeys((each.person, each.text) for each in known if not each.others)
@@ -87,7 +92,21 @@ def models() -> tuple[dict[str, Any], dict[str, Any]]:
         if counted
     ]
     wanting = fit(asked, strength=_STRENGTH, fewest=_FEWEST)
-    return wanting | {"cut": WANTS_CUT}, fit(rows, strength=100.0) | {"cut": CUT}
+    return wanting | {"cut": WANTS_CUT}, fit(rows, strength=100.0) | {"cut": CUT, "constants": constants}
+
+
+def chinese_cosine(known: Sequence[Case]) -> float:
+    """What a cosine is worth to Chinese questions: with which value they have most of what they want among the first."""
+    asked = [case for case in known if case.question.chinese and case.wanted.any()]
+    return max(_COSINES, key=lambda worth: sum(_found_first(case, worth) for case in asked))
+
+
+def _found_first(case: Case, worth: float) -> float:
+    """The share of what is wanted that is among the first."""
+    Logistic.load("relevance").constants = {relevance.CHINESE_COSINE: worth}
+    needs = relevance.needed(case.candidates, case.question)
+    first = np.argsort(-relevance.score(case.candidates, case.question, needs), kind="stable")[:_FIRST]
+    return float(case.wanted[first].sum() / case.wanted.sum())
 
 
 def _asked(case: Case) -> Example:
@@ -122,7 +141,7 @@ def cases(*, held_out: bool = False) -> tuple[list[Case], Prototypes]:
 
 
 async def _cases(people: Sequence[Mapping[str, Any]]) -> tuple[list[Case], Prototypes]:
-    embedder = load_embedder(Config(), model=None, progress=print)
+    embedder = fitting.embedder()
     known, common = await embed_prototypes(embedder), _common()
     remembered = [await _remembered(embedder, person) for person in people]
     cases_of_all = []

@@ -15,6 +15,7 @@ from semrouter_memory.config import MemoryConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.errors import ConfigurationError
 from semrouter_memory.events import PassagesTruncated, WorkFailed
+from semrouter_memory.learned.logistic import use_profile
 from semrouter_memory.model import Scope
 from semrouter_memory.ports import (
     Clock,
@@ -115,7 +116,7 @@ async def connect(
     def failed(error: BaseException) -> None:
         observer.observe(WorkFailed(error))
 
-    embedder = await asyncio.to_thread(OnnxEmbedder.load, memory.embedding, memory.model_directory, truncated=truncated)
+    embedder = await asyncio.to_thread(_embedder, memory, truncated)
     await asyncio.to_thread(_make_directory, memory.directory)
     clock = SystemClock()
     if memory.redis.url is None:
@@ -153,6 +154,13 @@ async def _store(
     await store.start()
     on_exit.push_async_callback(store.close)
     return store
+
+
+def _embedder(memory: MemoryConfig, truncated: Callable[[int], object]) -> OnnxEmbedder:
+    """The embedding model, with the learned decisions that were fitted for it."""
+    embedder = OnnxEmbedder.load(memory.embedding, memory.model_directory, truncated=truncated)
+    use_profile(memory.model_directory, embedder.fingerprint)
+    return embedder
 
 
 def _make_directory(directory: Path) -> None:

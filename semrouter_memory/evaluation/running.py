@@ -27,6 +27,7 @@ from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.errors import name_of
 from semrouter_memory.evaluation.cases import CaseTurn, read_cases, write_json
 from semrouter_memory.events import Event, ExchangeFailed, ExtractionFinished, TurnDropped, WorkFailed
+from semrouter_memory.learned.logistic import use_profile
 from semrouter_memory.model import Json, Scope, SessionHints, SessionKey, Turn
 from semrouter_memory.ports import Embedder
 from semrouter_memory.retain.pipeline import Retainer
@@ -252,7 +253,9 @@ def load_embedder(config: Config, *, model: Path | None, progress: build.Progres
     if model is None and section.model == BUILT_MODEL and not (directory / MODEL_FILE).exists():
         progress(f"no embedding model in {directory}: building it, once")
         build.build_model(directory, progress=progress)
-    return OnnxEmbedder.load(section, directory)
+    embedder = OnnxEmbedder.load(section, directory)
+    use_profile(directory, embedder.fingerprint)
+    return embedder
 
 
 def _directory(config: MemoryConfig) -> Path:

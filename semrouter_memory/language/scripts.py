@@ -1,6 +1,9 @@
 """Which characters are Chinese, which variants of a character are the same, and which are invisible. Pure."""
 
 import re
+import tomllib
+from functools import cache
+from importlib.resources import files
 
 CJK_RANGE = r"\u3400-\u9fff\uf900-\ufaff"
 """Chinese characters, for a class of a regular expression; escaped, so that a pattern holding it holds none of them.
@@ -28,3 +31,14 @@ _INVISIBLE = re.compile(
 def visible(text: str) -> str:
     """Without characters that people do not see."""
     return _INVISIBLE.sub("", text)
+
+
+def simplified(text: str) -> str:
+    """The text, as long as before, with the simplified character for each traditional Chinese one."""
+    return text if text.isascii() else text.translate(_simplified())
+
+
+@cache
+def _simplified() -> dict[int, int]:
+    table = tomllib.loads(files(__package__).joinpath("traditional_zh.toml").read_text(encoding="utf-8"))
+    return str.maketrans(*("".join(table[name].split()) for name in ("traditional", "simplified")))

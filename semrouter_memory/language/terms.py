@@ -2,7 +2,8 @@
 
 Strategy: the same terms however something is written. Case, inflection and typographic variants go (Snowball's English
 stemmer, Porter 2); numbers stay whole and lose their thousands separators, dates are terms and name their month; names
-are words like others. Chinese has no spaces: pairs of neighbouring characters are the terms, as most words have two.
+are words like others. Chinese has no spaces: pairs of neighbouring characters are the terms, as most words have two;
+traditional characters are read as simplified ones.
 """
 
 import re
@@ -14,7 +15,7 @@ from importlib.resources import files
 
 import Stemmer
 
-from semrouter_memory.language.scripts import APOSTROPHES, CJK, CJK_RANGE
+from semrouter_memory.language.scripts import APOSTROPHES, CJK, CJK_RANGE, simplified
 from semrouter_memory.language.values import MONTHS
 from semrouter_memory.language.words import STOP_WORDS, content_runs
 
@@ -46,7 +47,7 @@ _MONTHS = tuple(_MAY_MONTH if name == "may" else _STEMMER.stemWord(name) for nam
 def terms(text: str) -> list[str]:
     """The text's terms in order, repetitions included; words that carry no content are left out."""
     if not text.isascii():
-        text = _without_accents(unicodedata.normalize("NFKC", text).translate(APOSTROPHES))
+        text = _without_accents(simplified(unicodedata.normalize("NFKC", text).translate(APOSTROPHES)))
     text = text.lower()
     return list(_terms(_MAY.sub(_MAY_MONTH, text) if "may" in text else text))
 
@@ -58,7 +59,7 @@ def search_terms(text: str) -> list[str]:
     """
     found = terms(text)
     if CJK.search(text):
-        found += dict.fromkeys(_concepts()[match.group()] for match in _concept_words().finditer(text))
+        found += dict.fromkeys(_concepts()[match.group()] for match in _concept_words().finditer(simplified(text)))
     return found
 
 

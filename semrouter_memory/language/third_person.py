@@ -8,6 +8,7 @@ import re
 from functools import lru_cache
 
 from semrouter_memory.language.phrases import word_set
+from semrouter_memory.language.scripts import simplified
 from semrouter_memory.language.words import tokens
 from semrouter_memory.model import Candidate, Memory
 
@@ -68,14 +69,17 @@ def to_third_person(query: str) -> str:
 
 
 def embedded_text(memory: Memory | Candidate) -> str:
-    """What of a memory the model embeds: a statement as it is, a quote or passage with its context, a quote as statements are said."""
+    """What of a memory the model embeds: a statement as it is, a quote or passage with its context, a quote as statements are said.
+
+    In simplified characters, as questions are: the same words have one vector.
+    """
     match memory.form:
         case "quote":
-            return to_third_person(memory.searched)
+            return to_third_person(simplified(memory.searched))
         case "passage":
-            return memory.searched
+            return simplified(memory.searched)
         case "statement":
-            return memory.content
+            return simplified(memory.content)
 
 
 def is_personal(query: str) -> bool:

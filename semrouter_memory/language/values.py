@@ -10,6 +10,7 @@ import unicodedata
 from typing import NamedTuple
 
 from semrouter_memory.language.phrases import lists
+from semrouter_memory.language.scripts import simplified
 
 MONTHS = (
     *("january", "february", "march", "april", "may", "june"),
@@ -94,10 +95,10 @@ def units(text: str) -> frozenset[str]:
 
 
 def folded(text: str) -> str:
-    """Lower case, without accents and typographic variants."""
+    """Lower case, without accents and typographic variants, in simplified characters."""
     if text.isascii():
         return text.lower()
-    plain = unicodedata.normalize("NFKD", text).replace("’", "'")
+    plain = unicodedata.normalize("NFKD", simplified(text)).replace("’", "'")
     return unicodedata.normalize("NFC", "".join(char for char in plain if not unicodedata.combining(char))).lower()
 
 

@@ -31,7 +31,6 @@ _LEXICAL = 0.3
 _SHOWN_CUT = log_odds(0.6)
 """Relevance is shifted so that a passage on the cut has 0.6, the default threshold."""
 _MODEL = Logistic.load("passages")
-_CUT = log_odds(_MODEL.cut)
 
 
 class DocumentSearch:
@@ -77,7 +76,7 @@ class DocumentSearch:
 
 def ranked(found: Sequence[Hit], query: Query) -> list[Hit]:
     """The same hits by relevance."""
-    odds = [_MODEL.log_odds(each) - _CUT + _SHOWN_CUT for each in features(found, query)]
+    odds = [_MODEL.log_odds(each) - _MODEL.log_cut + _SHOWN_CUT for each in features(found, query)]
     relevances = probabilities(odds).tolist()
     return best_first(replace(hit, relevance=value) for hit, value in zip(found, relevances, strict=True))
 

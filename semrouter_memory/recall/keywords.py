@@ -21,7 +21,7 @@ from typing import Literal
 from semrouter_memory.codec.base import strip_reasoning
 from semrouter_memory.codec.untrusted import one_line
 from semrouter_memory.config import RecallConfig
-from semrouter_memory.language.scripts import CJK
+from semrouter_memory.language.scripts import CJK, simplified
 from semrouter_memory.language.words import STOP_WORDS, content_runs, content_words, words
 from semrouter_memory.model import ChatMessage, Hit, Memory, RecallRequest
 from semrouter_memory.ports import ChatModel
@@ -177,8 +177,10 @@ def _holds_all(memory: Memory, keywords: Sequence[str]) -> bool:
 
 
 def folded(text: str) -> str:
-    """The text as it is compared: without case, full-width forms and typographic apostrophes."""
-    return text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).replace("’", "'").casefold()
+    """The text as it is compared: without case, full-width forms, traditional characters and typographic apostrophes."""
+    if text.isascii():
+        return text.lower()
+    return simplified(unicodedata.normalize("NFKC", text)).replace("’", "'").casefold()
 
 
 def _occurs(keyword: str, text: str) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 
-from semrouter_memory.language.scripts import CJK
+from semrouter_memory.language.scripts import CJK, simplified
 from semrouter_memory.language.third_person import is_personal
 from semrouter_memory.language.words import content_words
 from semrouter_memory.model import Decision, Message, Reason, Role, Signals
@@ -64,7 +64,7 @@ class Query:
     """A question with its conversation. Each property is computed once, when it is first needed.
 
     Attributes:
-        text: the last user message.
+        text: the last user message; in simplified characters, if Chinese.
         history: the conversation before it, oldest first.
         now: when it is asked.
         max_chars: bound on every text that is searched with.
@@ -76,6 +76,10 @@ class Query:
     max_chars: int
     history: Sequence[Message] = ()
     likely_answer: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", simplified(self.text))
+        object.__setattr__(self, "likely_answer", simplified(self.likely_answer))
 
     @cached_property
     def line(self) -> str:

@@ -6,7 +6,8 @@ meaning and in words, what its neighbours have, and what the request needs witho
     score = cosine + 0.08 BM25 + 0.09 BM25 of the neighbours - 0.18 [a question itself] - 0.67 share said in the last answers
           + what its class is worth to the request (`_NEEDED`) + 0.2 [written in the period that the question speaks of]
 
-For a Chinese question the cosine counts a fifth: the default model knows few of the characters. The ranking is the order
+For a Chinese question the cosine counts as much as the fit found the embedding model to know of Chinese: with the default model,
+which knows few of the characters, a fifth. The ranking is the order
 of the scores.
 
 Its constants were fitted on questions of invented users, and checked on users that the fit had not seen.
@@ -34,7 +35,10 @@ _LEXICAL = 0.084
 _NEARBY = 0.088
 _IS_QUESTION = -0.181
 _ANSWERED = -0.667
+CHINESE_COSINE = "chinese cosine"
+"""The constant of a fitted model: what a cosine counts for a Chinese question."""
 _CHINESE_COSINE = 0.2
+"""With the default model."""
 _CHINESE_LEXICAL = 0.101
 _TIMELY = 0.2
 _NEEDED: tuple[tuple[Need, MemoryCategory, float], ...] = (
@@ -52,7 +56,6 @@ _NEEDED: tuple[tuple[Need, MemoryCategory, float], ...] = (
 _QUESTION = np.uint16(MemoryCategory.QUESTION)
 _SMALLEST_SPREAD = 0.03
 _RELEVANT = Logistic.load("relevance")
-_CUT = log_odds(_RELEVANT.cut)
 _SHOWN_CUT = log_odds(0.6)
 """Relevance is shifted so that a memory on the cut has 0.6, the default threshold."""
 _QUOTE = np.uint16(MemoryCategory.QUOTE)
@@ -73,7 +76,7 @@ def score(candidates: CandidateFeatures, query: QueryFeatures, needs: Floats) ->
     Args:
         needs: what of it is `needed`.
     """
-    cosine, lexical = (_CHINESE_COSINE, _CHINESE_LEXICAL) if query.chinese else (1.0, _LEXICAL)
+    cosine, lexical = cosine_worth(query), _CHINESE_LEXICAL if query.chinese else _LEXICAL
     scores = cosine * candidates.similarity + lexical * candidates.lexical + _NEARBY * candidates.nearby
     scores += _ANSWERED * candidates.answered
     if candidates.timely is not None:
@@ -81,6 +84,11 @@ def score(candidates: CandidateFeatures, query: QueryFeatures, needs: Floats) ->
     scores += np.float32(_IS_QUESTION) * ((candidates.labels & _QUESTION) != 0)
     scores += needs
     return np.asarray(scores, dtype=np.float32)
+
+
+def cosine_worth(query: QueryFeatures) -> float:
+    """What a cosine counts for this query: in Chinese, as much as the model knows of it."""
+    return _RELEVANT.constants.get(CHINESE_COSINE, _CHINESE_COSINE) if query.chinese else 1.0
 
 
 def needed(candidates: CandidateFeatures, query: QueryFeatures) -> Floats:
@@ -117,13 +125,13 @@ def relevances(
         return scores
     rows = np.asarray(chosen, dtype=np.intp)
     generous = _GENEROUS * max(0.0, 1 - len(scores) / _FEW)
-    logits = np.full(len(rows), _RELEVANT.bias - _CUT + generous, dtype=np.float32)
+    logits = np.full(len(rows), _RELEVANT.bias - _RELEVANT.log_cut + generous, dtype=np.float32)
     if labels is not None:
-        logits += np.float32(_CUT - _QUOTE_CUT) * ((labels[rows] & _QUOTE) != 0)
+        logits += np.float32(_RELEVANT.log_cut - _QUOTE_CUT) * ((labels[rows] & _QUOTE) != 0)
     for name, column in features(scores, query, prototypes, needs=needs, rows=rows).items():
         logits += np.float32(_RELEVANT.weights.get(name, 0.0)) * column
     # The request must want something, and that must be it: the weaker of the two decides.
-    sure = _SURE * (query.wants - wants.CUT)
+    sure = _SURE * (query.wants - wants.cut())
     logits = np.where(logits < sure, logits, sure + _ORDER * (logits - sure))
     return probabilities(logits + np.float32(_SHOWN_CUT))
 
@@ -141,8 +149,7 @@ def features(
     What a request needs does not compete with itself: two diets both count, and each is measured against the best of what
     was asked for.
     """
-    cosine = _CHINESE_COSINE if query.chinese else 1.0
-    background = cosine * (prototypes.background @ query.vector)
+    background = cosine_worth(query) * (prototypes.background @ query.vector)
     mean, spread = _distribution(scores, background)
     chosen = scores[rows]
     behind = chosen - float(scores.max())

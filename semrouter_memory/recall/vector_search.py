@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semrouter_memory.config import RecallConfig
-from semrouter_memory.language.scripts import CJK
+from semrouter_memory.language.scripts import CJK, simplified
 from semrouter_memory.language.third_person import to_third_person
 from semrouter_memory.language.words import content_runs, content_words
 from semrouter_memory.model import (
@@ -46,6 +46,8 @@ _STORE_FACTOR = 3
 _SEARCHES = 2.0
 """Log-odds that a search wants something."""
 _PAIR = 2
+_KNOWN = 0.5
+"""From this worth of a cosine on, the model knows the query's language."""
 
 _Embedded: TypeAlias = tuple[Vector, Intent]
 
@@ -250,8 +252,8 @@ class SemanticSearch(VectorSearch):
         hits = candidates.hits(rows, candidates.similarity[rows])
         if explanation is not None:
             _record(explanation, hits, candidates.columns(rows))
-        if query.chinese:
-            # The default model knows few Chinese characters: sentences that share nothing look alike to it.
+        if relevance.cosine_worth(query) < _KNOWN:
+            # To a model that knows few Chinese characters, sentences that share nothing look alike.
             units = frozenset(_chinese_units(query.text))
             hits = [hit if _shares(units, hit.memory.content) else replace(hit, relevance=0.0) for hit in hits]
         return SearchResult(best_first(hits))
@@ -267,7 +269,7 @@ def _record(explanation: Explanation, hits: Sequence[Hit], columns: Mapping[str,
 
 def _shares(units: frozenset[str], content: str) -> bool:
     """Whether a memory has one of the query's words; any does where the query has none."""
-    lowered = content.lower()
+    lowered = simplified(content).lower()
     return not units or any(unit in lowered for unit in units)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Container, Sequence
 
 from semrouter_memory.language.terms import terms
 from semrouter_memory.language.words import ngrams, tokens
-from semrouter_memory.learned.logistic import Features, Logistic, log_odds
+from semrouter_memory.learned.logistic import Features, Logistic
 from semrouter_memory.model import Message, Role, Vector
 from semrouter_memory.recall.prototypes import Intent
 
@@ -25,9 +25,6 @@ _NEARNESS = 3.0
 """Cosines differ by tenths."""
 _MOST_NAMES = 2
 _MODEL = Logistic.load("wants")
-_OF_COMPONENTS = _MODEL.of_components(384)
-CUT = log_odds(_MODEL.cut)
-"""Log-odds from which on a request wants something."""
 
 
 def by_words(request: str, history: Sequence[Message]) -> float:
@@ -37,9 +34,13 @@ def by_words(request: str, history: Sequence[Message]) -> float:
 
 def by_meaning(vector: Vector, intent: Intent, *, personal: bool, impersonal: bool) -> float:
     """What the rest adds to these."""
-    components = min(len(vector), len(_OF_COMPONENTS))
     nearness = nearness_of(intent, personal=personal, impersonal=impersonal)
-    return float(vector[:components] @ _OF_COMPONENTS[:components]) + _MODEL.added(nearness)
+    return float(vector @ _MODEL.of_components(len(vector))) + _MODEL.added(nearness)
+
+
+def cut() -> float:
+    """Log-odds from which on a request wants something."""
+    return _MODEL.log_cut
 
 
 def by_names(known: int, unknown: int, *, impersonal: bool) -> float:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from semrouter_memory.language.phrases import after, phrases, word_set, words_of
-from semrouter_memory.language.scripts import CJK
+from semrouter_memory.language.scripts import CJK, simplified
 from semrouter_memory.language.sentences import sentences
 from semrouter_memory.language.words import spans, tokens
 from semrouter_memory.model import Candidate, Fact
@@ -84,14 +84,14 @@ _PREDICATES_ZH: dict[str, tuple[str, str]] = {form: tuple(each) for form, each i
 
 @lru_cache(1_024)
 def facts(text: str, context: str = "") -> tuple[Fact, ...]:
-    """What a quote, or a statement, says for certain of its user.
+    """What a quote, or a statement, says for certain of its user; Chinese in simplified characters.
 
     Args:
         context: what the quote was said about, where its own words do not tell.
     """
     known = facts(context) if context else ()
     found: dict[str, Fact] = {}
-    for sentence in sentences(text):
+    for sentence in sentences(simplified(text)):
         for clause in _clauses(sentence):
             if (fact := _fact(clause)) or (fact := _corrected(clause, known or mentioned(context))):
                 found[fact.text] = fact

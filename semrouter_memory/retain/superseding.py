@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
+from semrouter_memory.language.scripts import simplified
 from semrouter_memory.language.sentences import sentences
 from semrouter_memory.language.terms import terms
 from semrouter_memory.language.words import words
@@ -98,12 +99,16 @@ def _without(others: Sequence[Memory], decision: Reconciled) -> ReconcileAction:
 
 def _same(candidate: Candidate, new: Sequence[Fact], known: Sequence[Memory]) -> Memory | None:
     """A memory that says all of what the candidate says, whatever its type or form."""
-    text = words(candidate.content)
-    if candidate.form == "statement" and (same := next((each for each in known if words(each.content) == text), None)):
+    text = _words(candidate)
+    if candidate.form == "statement" and (same := next((each for each in known if _words(each) == text), None)):
         return same
     if len(new) != 1 or not _is_said_by(candidate, new):
         return None
     return next((memory for memory in known if _repeats(memory, candidate, new[0])), None)
+
+
+def _words(said: Candidate | Memory) -> list[str]:
+    return words(simplified(said.content))
 
 
 def _repeats(memory: Memory, candidate: Candidate, new: Fact) -> bool:

@@ -1,5 +1,6 @@
 """Another embedding model is another profile: a small BERT, exported in every usual way, against a forward pass in numpy."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,11 +9,15 @@ import pytest
 from onnx import TensorProto
 from tokenizers import Tokenizer
 
-from semrouter_memory.config import EmbeddingConfig
+from semrouter_memory.config import Config, EmbeddingConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.embedding.quantize import Array, BertShape, Weights
 from semrouter_memory.errors import ConfigurationError
+from semrouter_memory.evaluation.running import load_embedder
+from semrouter_memory.learned.logistic import Logistic, use_profile
 from tests import small_bert
+from training import documents, fitting
+from training.fitting import WEIGHTS
 
 SHAPE = BertShape(dimension=16, layers=2, heads=4)
 CONFIG = EmbeddingConfig(model="small-bert", dimension=16, max_tokens=small_bert.MAX_TOKENS)
@@ -192,3 +197,31 @@ def test_a_graph_under_another_name_is_named_and_not_guessed(
 def test_missing_files_name_the_setting_that_points_to_them(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"of small-bert there, or let memory\.embedding\.path"):
         load(tmp_path)
+
+
+def config_of(directory: Path, **settings: object) -> Config:
+    memory = Config().memory.model_copy(update={"embedding": CONFIG.model_copy(update={"path": directory, **settings})})
+    return Config().model_copy(update={"memory": memory})
+
+
+def test_what_is_fitted_for_a_model_is_in_use_with_it(tmp_path: Path, weights: Weights) -> None:
+    """`make fit PROFILE=...` of one decision, and the start of a service; the default model has the package's weights."""
+    directory = tmp_path / "model"
+    directory.mkdir()
+    small_bert.write_tokenizer(directory)
+    small_bert.write_graph(directory / "model.onnx", weights, SHAPE)
+    config = config_of(directory)
+    passages = Logistic.load("passages")
+    of_package = dict(passages.weights)
+    with fitting.profile(config):
+        fitted = documents.model()
+        fitting.write("passages", fitted)
+    assert json.loads((WEIGHTS / "passages.json").read_text(encoding="utf-8"))["weights"] == of_package
+
+    load_embedder(config, model=None, progress=print)
+    assert dict(passages.weights) == fitted["weights"] != of_package
+    with pytest.raises(ConfigurationError, match="make fit PROFILE"):
+        load_embedder(config_of(directory, pooling="cls"), model=None, progress=print)
+
+    use_profile(tmp_path, "")
+    assert dict(passages.weights) == of_package

@@ -263,3 +263,34 @@ class TestWithAModel:
         ]
         await alice.say("My budget for the Hawaii trip is $10,000", session="a")
         assert await alice.contents() == ["My budget for the Hawaii trip is $10,000"]
+
+
+# -- Chinese -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("by_api", [False, True], ids=["said", "stored through the API"])
+async def test_chinese_statements_are_found_and_superseded_in_either_script(alice: Installation, by_api: bool) -> None:
+    async def tell(text: str, session: str) -> None:
+        if by_api:
+            await alice.service.store(ALICE, StoreRequest(content=text))
+        else:
+            await alice.say(text, session=session)
+
+    for number, (told, question) in enumerate(
+        (
+            ("我住在上海", "我住在哪個城市？"),
+            ("我住在臺北的內湖區", "我住在哪个城市？"),
+            ("我老婆是小學老師", "我妻子做什么工作？"),
+            ("我對花生過敏", "我对什么过敏？"),
+        )
+    ):
+        alice.user = ALICE
+        await tell(told, f"a{number}")
+        assert told in await alice.ask(question), question
+    await tell("我对花生过敏", "b")
+    await tell("我現在住在高雄", "c")
+
+    now = await alice.contents()
+    assert "我現在住在高雄" in now
+    assert "我住在上海" not in now
+    assert "我对花生过敏" not in now

@@ -12,6 +12,9 @@ _ALIKE = 0.5
 _MANY = 4
 """Words that only one of the statements has are counted up to here."""
 
+_DATES = frozenset({"date", "day", "month", "year"})
+"""Kinds of number that tell when: of what happened, another time tells of another event."""
+
 
 def features(older: Statement, newer: Statement, similarity: float) -> Features:
     """Features of a pair by name; the similarity is the cosine of their vectors."""
@@ -121,6 +124,8 @@ def _values(older: Statement, newer: Statement) -> Iterator[str]:
         yield f"other number, other {' '.join(sorted(others & {'name', 'word'}))}"
         yield f"other number, same key {same_key}"
         yield f"other number, key within {bool(newer.key) and newer.key <= older.key}"
+    if others & _DATES:
+        yield f"other date, same key {same_key}"
     if others - {"word"}:
         yield from (f"other {attribute}" for attribute in attributes)
         yield f"other value, same attribute {bool(attributes)}"

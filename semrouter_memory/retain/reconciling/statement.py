@@ -90,7 +90,7 @@ class Statement:
 def statement(content: str, *, procedural: bool = False) -> Statement:
     """Take a statement apart."""
     told = to_third_person(content)
-    plain = folded(told).replace("the user", "user").replace("用户", "user").replace("用戶", "user")
+    plain = folded(told).replace("the user", "user").replace("用户", "user")
     values, rest = split(plain)
     goal, steps = _procedure(plain) if procedural else ("", "")
     tokens = tuple(_TOKEN.findall(rest))

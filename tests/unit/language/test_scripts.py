@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from semrouter_memory.language.scripts import CJK, WORD_END, WORD_START
+from semrouter_memory.language.scripts import CJK, WORD_END, WORD_START, simplified
 
 
 @pytest.mark.parametrize("chinese", "一鿿㐀䶿豈我")
@@ -25,3 +25,9 @@ def test_they_are_quickly_compiled_where_case_is_ignored(boundary: str) -> None:
     """Where case counts for them, the characters of the class are not folded one by one: hundreds are compiled at each start."""
     assert boundary.startswith("(?-i:")
     assert boundary.endswith(")")
+
+
+def test_traditional_characters_become_simplified_ones_place_by_place() -> None:
+    assert simplified("我住在臺北的內湖區，對花生過敏") == "我住在台北的内湖区，对花生过敏"
+    for text in ("", "plain", "我住在上海", "Zoë 🙂 ۱۲"):
+        assert simplified(text) == text

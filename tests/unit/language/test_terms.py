@@ -95,3 +95,7 @@ def test_a_search_term_of_a_concept_stands_once_and_other_texts_have_none() -> N
     assert search_terms("老婆和太太") == [*terms("老婆和太太"), "conceptwife"]
     assert search_terms("my wife's flight") == terms("my wife's flight")
     assert search_terms("天地玄黄") == terms("天地玄黄")
+
+
+def test_traditional_and_simplified_characters_give_the_same_terms() -> None:
+    assert search_terms("我老婆是小學老師") == search_terms("我老婆是小学老师")
