@@ -272,8 +272,7 @@ def test_documents_of_two_owners_never_meet(http: httpx.Client, ports: Ports) ->
         removed, *owners = owners
         assert ask_for(removed, "DELETE", f"/{document}").json()["passages"] == 1
         assert ask_for(removed, "GET", f"/{document}").status_code == ABSENT
-    for owner in ("agent:twin", "session:twin"):
-        assert ask_for(owner, "POST", source="rules.txt").status_code == ABSENT
+    assert ask_for("agent:twin", "POST", source="rules.txt").status_code == ABSENT
 
 
 @pytest.mark.parametrize("caller", ["owner", "operator", *OF_MEMBERS])
