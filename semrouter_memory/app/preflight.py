@@ -6,8 +6,9 @@ bound or written: the service may be running.
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 
 from semrouter_memory.config import Config, secret_readers
@@ -63,6 +64,7 @@ def _questions(config: Config) -> Iterator[Question]:
     guarded = server.shared_secret is not None or server.shared_secret_file is not None
     for name, listen in (("server.listen", server.listen), ("management.listen", config.management.listen)):
         yield partial(require_local_or_secret, name, listen, "set" if guarded else None, header=server.secret_header)
+    yield partial(_require_apart, dict(_listening(config)))
     yield partial(locate, memory.milvus, memory.directory)
     if memory.redis.url is not None:
         from semrouter_memory.databases.redis_connection import checked  # noqa: PLC0415 - loads Redis' library
@@ -70,11 +72,29 @@ def _questions(config: Config) -> Iterator[Question]:
         yield partial(checked, memory.redis.url)
 
 
+def _listening(config: Config) -> Iterator[tuple[str, str]]:
+    """The addresses to listen on, by setting."""
+    yield "server.listen", config.server.listen
+    yield "management.listen", config.management.listen
+    if config.management.operator_listen is not None:
+        yield "management.operator_listen", config.management.operator_listen
+
+
+def _require_apart(listening: Mapping[str, str]) -> None:
+    """No two of them are one; port 0 is a free one for each."""
+    for (one, its), (other, others) in combinations(listening.items(), 2):
+        if its == others and not its.endswith(":0"):
+            raise ConfigurationError(f"{one} and {other} are both {its}: each needs an address of its own")
+
+
 def _machine_questions(config: Config) -> Iterator[Question]:
     for name, question in secret_readers(config):
         yield _named(name, question)
     for name, directory in _directories(config):
         yield partial(_require_directory, name, directory)
+    for name, listen in _listening(config):
+        if listen.startswith(_UNIX):
+            yield partial(_require_no_file, name, Path(listen.removeprefix(_UNIX)))
     if config.memory.milvus.uri is None and config.memory.milvus.address is None:
         yield _require_lite
 
@@ -91,8 +111,9 @@ def _directories(config: Config) -> Iterator[tuple[str, Path]]:
         yield "memory.milvus.uri", place.path.parent
     if recording.enabled and recording.directory is not None:
         yield "recording.directory", recording.directory.expanduser()
-    if config.server.listen.startswith(_UNIX):
-        yield "server.listen", Path(config.server.listen.removeprefix(_UNIX)).parent
+    for name, listen in _listening(config):
+        if listen.startswith(_UNIX):
+            yield name, Path(listen.removeprefix(_UNIX)).parent
 
 
 def _named(setting: str, question: Question) -> Question:
@@ -112,6 +133,11 @@ def _require_directory(setting: str, directory: Path) -> None:
         raise ConfigurationError(f"{setting}: cannot make {directory}: Not a directory")
     if not os.access(nearest, os.W_OK | os.X_OK):
         raise ConfigurationError(f"{setting}: cannot write to {nearest}: Permission denied; name another directory")
+
+
+def _require_no_file(setting: str, path: Path) -> None:
+    if path.exists() and not path.is_socket():
+        raise ConfigurationError(f"{setting}: cannot listen on {path}: a file that is no socket is in the way")
 
 
 def _require_lite() -> None:

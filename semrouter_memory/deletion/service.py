@@ -35,10 +35,8 @@ from semrouter_memory.errors import (
     StoreUnavailableError,
     UnavailableError,
 )
-from semrouter_memory.language.third_person import embedded_text
 from semrouter_memory.model import (
     SESSION_SOURCE,
-    EmbeddedMemory,
     EvictionCandidate,
     EvictionReason,
     Memory,
@@ -60,6 +58,7 @@ from semrouter_memory.ports import (
     TurnLog,
     TurnRecords,
 )
+from semrouter_memory.retain.passages import embedded
 
 PURGE_BATCH = 50
 """Memories purged under one hold of the lock: some hundred milliseconds on a server."""
@@ -101,6 +100,9 @@ class _Traces:
 class DeletionService:
     """Deletes within one owner, and compacts the files of all.
 
+    Args:
+        documents: the collection of documents; an owner's go with everything else of the owner.
+
     Every method but `compact` raises `UnavailableError` when a part is unavailable.
     """
 
@@ -115,8 +117,10 @@ class DeletionService:
         state: StateStore,
         locks: OwnerLocks,
         clock: Clock,
+        documents: MemoryWriter | None = None,
     ) -> None:
         self._reader = reader
+        self._documents = documents
         self._writer = writer
         self._embedder = embedder
         self._turn_log = turn_log
@@ -163,6 +167,8 @@ class DeletionService:
                         await self._state.drop_usage(scope, [memory.id for memory in page])
                 await self._state.forget(scope, reach)
                 await hold.confirm()
+                if self._documents is not None and reach is Reach.ALL:
+                    await self._documents.delete_all(scope, reach)
                 return await self._writer.delete_all(scope, reach)
 
         return await locked_change(self._locks, scope, delete)
@@ -253,9 +259,8 @@ class DeletionService:
         """Make the other originals of deleted summaries active again."""
         memories = split.restored(now=self._clock.now())
         if memories:
-            vectors = await self._embedder.embed_passages([embedded_text(memory) for memory in memories])
+            rows = await embedded(self._embedder, memories)
             await hold.confirm()
-            rows = [EmbeddedMemory(memory, vector) for memory, vector in zip(memories, vectors, strict=True)]
             await self._writer.upsert(scope, rows)
 
     async def _purge_state(self, scope: Scope, projects: Collection[str]) -> None:

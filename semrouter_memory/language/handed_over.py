@@ -7,9 +7,9 @@ cut, but for a last line that asks something about it; and where only the last l
 import re
 from collections.abc import Sequence
 
+from semrouter_memory.language.phrases import pattern
 from semrouter_memory.language.quoted_spans import GAP
 from semrouter_memory.language.sentences import QUESTION_MARKS, sentences
-from semrouter_memory.language.word_lists import pattern
 
 _ORDER = pattern(
     r"(?:^|[.!?。！？,，;]\s*|\b(?:please|pls|plz|kindly|you|and|to|me|just|then|n)\s+|请|帮我|麻烦|帮忙|[来再]|把[^。！？\n]{0,20})\W{0,3}{works}"

@@ -10,10 +10,9 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from semrouter_memory.language.handed_over import asks_about
-from semrouter_memory.language.phrases import words_of
+from semrouter_memory.language.phrases import entries, pattern, words_of
 from semrouter_memory.language.quoted_spans import GAP
 from semrouter_memory.language.scripts import CJK
-from semrouter_memory.language.word_lists import entries, pattern
 from semrouter_memory.language.words import tokens
 
 _ROLE = pattern(r"^\s*(?:[\[<(#*【]+\s*)?{roles}\s*(?:[\])>*】]+\s*[:：]?|[:：])")

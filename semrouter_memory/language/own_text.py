@@ -11,10 +11,9 @@ from functools import lru_cache
 
 from semrouter_memory.language.handed_over import without_handed_over
 from semrouter_memory.language.layouts import closing, gap, is_gap, without_laid_out, without_quoted
-from semrouter_memory.language.phrases import words_of
+from semrouter_memory.language.phrases import pattern, words_of
 from semrouter_memory.language.quoted_spans import GAP, without_enclosed
 from semrouter_memory.language.scripts import CJK, visible
-from semrouter_memory.language.word_lists import pattern
 from semrouter_memory.language.words import tokens
 
 MAX_READ_CHARS, MAX_READ_LINES = 16_000, 1_000

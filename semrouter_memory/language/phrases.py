@@ -1,16 +1,19 @@
-"""Phrases of plain words, found token by token: the lists of `phrases.toml`. Pure.
+"""Lists of phrases, found token by token (`phrases.toml`), and of short patterns (`word_lists.toml`). Pure.
 
 Strategy: a phrase matches whole words in any case, with any apostrophe, and Chinese characters one by one, so no list needs a
 regular expression. A list has phrases between two blanks or line ends; within a phrase `/` separates the words of which
 one stands there, `?` follows one that may be missing, and `...` stands for up to eight tokens of the same sentence.
 """
 
+import re
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from importlib.resources import files
 from itertools import product
+from typing import Any
 
+from semrouter_memory.language.scripts import CJK, WORD_END, WORD_START
 from semrouter_memory.language.words import tokens
 
 MARKS = frozenset('?!:.,;"\n')
@@ -47,13 +50,13 @@ class Phrases:
 @cache
 def phrases(name: str) -> Phrases:
     """The list of that name."""
-    return Phrases(_listed(name))
+    return Phrases(entries(name, "phrases"))
 
 
 @cache
 def words_of(name: str) -> frozenset[str]:
     """A list of single words, as a set."""
-    return frozenset(_listed(name))
+    return frozenset(entries(name, "phrases"))
 
 
 def begins(found: Sequence[str], listed: Phrases, skipped: Phrases | None = None) -> bool:
@@ -95,13 +98,15 @@ def _length(phrase: tuple[str, ...], found: Sequence[str], place: int) -> int:
     return 0
 
 
-def _listed(name: str) -> Iterator[str]:
-    return (each.strip() for line in _lists()[name].splitlines() for each in line.split("  ") if each.strip())
+def word_set(text: str) -> frozenset[str]:
+    """The words of a text, separated by blanks."""
+    return frozenset(text.split())
 
 
 @cache
-def _lists() -> dict[str, str]:
-    return tomllib.loads(files(__package__).joinpath("phrases.toml").read_text(encoding="utf-8"))
+def lists(name: str, package: str) -> dict[str, Any]:
+    """The lists of a package's TOML file."""
+    return tomllib.loads(files(package).joinpath(f"{name}.toml").read_text(encoding="utf-8"))
 
 
 def _variants(phrase: str) -> Iterator[tuple[str, ...]]:
@@ -110,3 +115,34 @@ def _variants(phrase: str) -> Iterator[tuple[str, ...]]:
         choices = [(_GAP,)] if word == _GAP else [tokens(each) for each in word.removesuffix("?").split("/")]
         places.append([*choices, ()] if word.endswith("?") else choices)
     return (tuple(token for part in parts for token in part) for parts in product(*places))
+
+
+# -- patterns made of lists ---------------------------------------------------------------------------------------------
+
+_NAME = re.compile(r"\{([a-z_]+)\}")
+
+
+@cache
+def entries(name: str, file: str = "word_lists") -> tuple[str, ...]:
+    """The words, phrases or patterns of a list, between two blanks or line ends."""
+    lines = lists(file, __package__)[name].splitlines()
+    return tuple(each.strip() for line in lines for each in line.split("  ") if each.strip())
+
+
+@cache
+def _any_of(name: str) -> str:
+    alternatives = [_with_lists(each) for each in entries(name)]
+    if name.endswith("_lines"):
+        return f"(?:{'|'.join(alternatives)})"
+    english = "|".join(each for each in alternatives if not CJK.search(each))
+    chinese = [each for each in alternatives if CJK.search(each)]
+    return "(?:" + "|".join([f"{WORD_START}(?:{english}){WORD_END}", *chinese]) + ")"
+
+
+def _with_lists(form: str) -> str:
+    return _NAME.sub(lambda name: _any_of(name[1]), form)
+
+
+def pattern(form: str, flags: re.RegexFlag = re.IGNORECASE) -> re.Pattern[str]:
+    """A regular expression in which `{name}` stands for any of a list: English words as a whole, Chinese ones anywhere."""
+    return re.compile(_with_lists(form), flags)

@@ -7,8 +7,8 @@ follows, because a text that was cut short on its way must not come free by that
 import re
 from collections.abc import Iterable
 
+from semrouter_memory.language.phrases import entries, pattern
 from semrouter_memory.language.scripts import CJK, CJK_RANGE
-from semrouter_memory.language.word_lists import entries, pattern
 
 GAP = "\ufffc"
 """Stands for each character that was cut, so that places in the text stay the same."""

@@ -3,7 +3,7 @@
 import re
 from functools import cache
 
-from semrouter_memory.language import word_lists
+from semrouter_memory.language.phrases import entries, pattern
 
 # After a full stop only before a blank or the end ("3.5", "e.g. this" stay whole); Chinese needs none.
 _END = re.compile(r"(?:(?<![.!?…])[.!?…]++[\"')\]”’]*(?=\s|$)|[。！？!?][”」』）]*|\n)\s*")
@@ -57,11 +57,11 @@ def orders(sentence: str) -> bool:
 
 @cache
 def _list(name: str) -> frozenset[str]:
-    return frozenset(word_lists.entries(name))
+    return frozenset(entries(name))
 
 
 @cache
 def _order() -> re.Pattern[str]:
-    return word_lists.pattern(
+    return pattern(
         r"^\W*(?:{politeness}\W+)*{commands}(?![\w'])(?!\W*(?:is|are|was|were)\b)|^\W*(?:那|请|麻烦|再|可以)*(?:帮|给我|写|翻译|解释|列|改|推荐|生成|告诉我|总结|继续|扮演)"
     )

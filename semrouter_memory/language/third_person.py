@@ -7,7 +7,7 @@ subjects; saying it the same way raises the cosine by 0.1 to 0.3. What this chan
 import re
 from functools import lru_cache
 
-from semrouter_memory.language.word_lists import word_set
+from semrouter_memory.language.phrases import word_set
 from semrouter_memory.language.words import tokens
 from semrouter_memory.model import Candidate, Memory
 

@@ -6,10 +6,10 @@ so that a number has one class.
 """
 
 import re
-import tomllib
 import unicodedata
-from importlib.resources import files
 from typing import NamedTuple
+
+from semrouter_memory.language.phrases import lists
 
 MONTHS = (
     *("january", "february", "march", "april", "may", "june"),
@@ -25,7 +25,7 @@ _TENS = {
 }
 NUMBER_WORDS = _WRITTEN | _TENS
 """The numbers up to ninety that are one English word."""
-_LISTS = tomllib.loads(files(__package__).joinpath("values.toml").read_text(encoding="utf-8"))
+_LISTS = lists("values", __package__)
 _UNITS, _SIGNS, _WEEKDAYS = (
     {word: name for name, words in _LISTS[listed].items() for word in words.split()}
     for listed in ("units", "signs", "weekdays")

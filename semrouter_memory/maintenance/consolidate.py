@@ -28,7 +28,7 @@ from semrouter_memory.maintenance.related import (
     groups,
     keeps_everything,
 )
-from semrouter_memory.maintenance.run import MaintenanceRun
+from semrouter_memory.maintenance.sweep import MaintenanceRun
 from semrouter_memory.model import ASSERTED_AT, ChatMessage, EmbeddedMemory, Json, Memory, Scope, derived_id
 from semrouter_memory.ports import (
     ChatModel,

@@ -16,8 +16,7 @@ from semrouter_memory.errors import StoreUnavailableError, UnavailableError
 from semrouter_memory.events import MaintenanceFinished, StoreFailed, WorkFailed
 from semrouter_memory.maintenance.consolidate import Consolidator
 from semrouter_memory.maintenance.eviction import has_quota
-from semrouter_memory.maintenance.run import MaintenanceRun
-from semrouter_memory.maintenance.sweep import OWN_SCOPE, Sweeper
+from semrouter_memory.maintenance.sweep import OWN_SCOPE, MaintenanceRun, Sweeper
 from semrouter_memory.maintenance.usage import UsageCounter
 from semrouter_memory.model import MaintenanceReport, Scope
 from semrouter_memory.ports import Clock, MemoryReader, Observer, SessionStates

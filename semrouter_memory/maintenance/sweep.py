@@ -6,7 +6,9 @@ without the state store nothing is pruned, without the turn log nothing with a t
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -23,8 +25,7 @@ from semrouter_memory.maintenance.eviction import (
     over_quota,
     size_of,
 )
-from semrouter_memory.maintenance.run import MaintenanceRun
-from semrouter_memory.model import EvictionCandidate, EvictionReason, Memory, Scope, Usage
+from semrouter_memory.model import EvictionCandidate, EvictionReason, MaintenanceReport, Memory, Scope, Usage
 from semrouter_memory.ports import Clock, Deletions, MemoryReader, StateStore, Tombstones
 
 OWN_SCOPE = Scope("")
@@ -39,6 +40,62 @@ _YIELD_EVERY = 200
 """Memories between two yields to the event loop: about a millisecond."""
 _MAX_FAILURES = 3
 """Owners whose lock or usage is unavailable, after which a sweep stops until the next one."""
+
+
+_MAX_IDS = 1_000
+"""Ids listed in a report, of each reason."""
+
+
+class MaintenanceRun:
+    """The counts of one run.
+
+    Attributes:
+        bugs: errors because of which single owners were not maintained while all parts were available.
+    """
+
+    def __init__(self) -> None:
+        self._started = time.perf_counter()
+        self._deleted: dict[str, Counter[str]] = {}
+        self._would_delete: dict[str, Counter[str]] = {}
+        self._ids: dict[str, list[str]] = {}
+        self._failures: dict[str, None] = {}
+        self.bugs: list[BaseException] = []
+        self.memories = 0
+        self.owners = 0
+        self.held = 0
+        self.summaries = 0
+        self.merged = 0
+        self.ended = 0
+
+    def deleted(self, candidates: Iterable[EvictionCandidate]) -> None:
+        _count(self._deleted, candidates)
+
+    def would_delete(self, candidates: Iterable[EvictionCandidate]) -> None:
+        candidates = list(candidates)
+        _count(self._would_delete, candidates)
+        for each in candidates:
+            ids = self._ids.setdefault(each.reason.value, [])
+            if len(ids) < _MAX_IDS:
+                ids.append(each.memory.id)
+
+    def failed(self, error: UnavailableError) -> None:
+        """A part is unavailable."""
+        self._failures[error.service.value] = None
+
+    def report(self) -> MaintenanceReport:
+        return MaintenanceReport(
+            memories=self.memories,
+            owners=self.owners,
+            deleted={reason: dict(types) for reason, types in self._deleted.items()},
+            would_delete={reason: dict(types) for reason, types in self._would_delete.items()},
+            would_delete_ids={reason: tuple(ids) for reason, ids in self._ids.items()},
+            held=self.held,
+            summaries=self.summaries,
+            merged=self.merged,
+            ended=self.ended,
+            failures=tuple(self._failures),
+            seconds=time.perf_counter() - self._started,
+        )
 
 
 @dataclass(slots=True)
@@ -251,3 +308,8 @@ def _due(tally: OwnerTally) -> list[EvictionCandidate]:
     history = [memory for memory in tally.history if memory.id not in gone]
     orphaned = orphans(history, tally.ids - gone)
     return [*tally.candidates, *(EvictionCandidate(memory, EvictionReason.ORPHANED) for memory in orphaned)]
+
+
+def _count(counts: dict[str, Counter[str]], candidates: Iterable[EvictionCandidate]) -> None:
+    for each in candidates:
+        counts.setdefault(each.reason.value, Counter())[each.memory.type.value] += 1

@@ -15,10 +15,9 @@ from pydantic import Field
 
 from semrouter_memory.deletion.locking import locked_change
 from semrouter_memory.errors import TOO_MANY_LINES, InvalidRequestError, Service, UnavailableError
-from semrouter_memory.language.third_person import embedded_text
 from semrouter_memory.manage import portable
 from semrouter_memory.manage.schemas import ApiAnswer
-from semrouter_memory.model import IMPORTED_AT, EmbeddedMemory, Memory, Scope
+from semrouter_memory.model import IMPORTED_AT, Memory, Scope
 from semrouter_memory.ports import (
     Clock,
     Embedder,
@@ -29,6 +28,7 @@ from semrouter_memory.ports import (
     Tombstones,
     TurnLog,
 )
+from semrouter_memory.retain.passages import embedded
 
 _BATCH = 50
 """Few enough to be embedded and written well within the time of a lock."""
@@ -193,8 +193,7 @@ class Importer:
         async def write(hold: OwnerHold) -> Imported:
             part = Imported()
             fresh = await (self._newer if exact else self._fresh)(scope, batch, part)
-            vectors = await self.embedder.embed_passages([embedded_text(memory) for memory in fresh]) if fresh else []
-            rows = [EmbeddedMemory(memory, vector) for memory, vector in zip(fresh, vectors, strict=True)]
+            rows = await embedded(self.embedder, fresh)
             if rows:
                 await hold.confirm()
                 await self.writer.upsert(scope, rows)

@@ -91,6 +91,7 @@ def _bind_tcp(listen: str) -> socket.socket:
 def _bind_unix(path: Path) -> socket.socket:
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         clear_stale_socket(path)
         listening.bind(str(path))
         # Nobody can connect before listen(), so the socket is never open to more than it should be.

@@ -137,8 +137,8 @@ def _inlined(schema: Any, definitions: Mapping[str, Any]) -> Any:
     if not isinstance(schema, dict):
         return schema
     named = definitions.get(str(schema.get("$ref", "")).rpartition("/")[2], {})
-    rest = {key: value for key, value in schema.items() if key not in {"$ref", "title"}}
-    return {key: _inlined(value, definitions) for key, value in {**named, **rest}.items()}
+    whole = {**named, **schema}
+    return {key: _inlined(value, definitions) for key, value in whole.items() if key not in {"$ref", "title"}}
 
 
 class _ListRequest(BaseModel):

@@ -1,16 +1,14 @@
 """How the facts of statements compare: the same attribute, another value, a text that says no more. Pure."""
 
-import tomllib
 from functools import lru_cache
-from importlib import resources
 
+from semrouter_memory.language.phrases import lists, word_set
 from semrouter_memory.language.scripts import CJK
 from semrouter_memory.language.terms import terms
 from semrouter_memory.language.values import kinds, values
-from semrouter_memory.language.word_lists import word_set
 from semrouter_memory.model import Fact
 
-DATA = tomllib.loads(resources.files(__package__).joinpath("statements.toml").read_text(encoding="utf-8"))
+DATA = lists("statements", __package__)
 _PEOPLE = word_set(DATA["people"])
 _SAME = {
     stem: term

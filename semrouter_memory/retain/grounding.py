@@ -9,19 +9,16 @@ nothing passes: the quote of what was said stands, and what is planted stays.
 """
 
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from importlib import resources
 
 from semrouter_memory.language.names import capitalised
-from semrouter_memory.language.phrases import begins, phrases
+from semrouter_memory.language.phrases import begins, lists, phrases, word_set
 from semrouter_memory.language.scripts import CJK
 from semrouter_memory.language.sentences import QUESTION_MARKS, sentences
 from semrouter_memory.language.values import NUMBER_WORDS, ORDINALS, split
-from semrouter_memory.language.word_lists import word_set
 from semrouter_memory.language.words import tokens
 from semrouter_memory.model import Candidate, LoggedTurn
 from semrouter_memory.retain import content_policy
@@ -52,8 +49,12 @@ _SOON = 60
 """A date so many days from the turn may be the model's reading of "next Friday"."""
 
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
-_DATA = tomllib.loads(resources.files(__package__).joinpath("grounding.toml").read_text(encoding="utf-8"))
-_TELLING, _CALENDAR, _LOOSE = word_set(_DATA["telling"]), word_set(_DATA["calendar"]), word_set(_DATA["loose"])
+_DATA = lists("grounding", __package__)
+_TELLING, _CALENDAR, _LOOSE = (
+    word_set(_DATA["telling"]),
+    word_set(_DATA["calendar"]),
+    word_set(_DATA["loose"]),
+)
 _HAN_TELLING = frozenset(_DATA["telling_zh"])
 _NEGATORS, _NEGATIVE, _DENYING = (word_set(_DATA[name]) for name in ("negators", "negative", "denying"))
 _NEGATIVE_HAN = tuple(filter(CJK.match, _NEGATIVE))

@@ -4,10 +4,12 @@ Strategy. A text that is too long keeps its first sentences, as many as fit. A s
 say something else ("unless ..."). A single one that is too long is refused.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 
 from semrouter_memory.language.sentences import sentences
+from semrouter_memory.language.third_person import embedded_text
+from semrouter_memory.model import EmbeddedMemory, Memory
 from semrouter_memory.ports import Embedder
 
 Fits = Callable[[str], bool]
@@ -21,6 +23,16 @@ def reads_all(embedder: Embedder) -> Fits:
     most = embedder.max_passage_tokens
     # A token of plain ASCII has one character at least; one token may stand for the text's beginning.
     return lambda text: (text.isascii() and len(text) < most) or embedder.passage_tokens(text) <= most
+
+
+async def embedded(embedder: Embedder, memories: Sequence[Memory]) -> list[EmbeddedMemory]:
+    """The memories with their vectors. What was embedded a moment ago is in the model's cache.
+
+    Raises:
+        UnavailableError: the model does not answer.
+    """
+    vectors = await embedder.embed_passages([embedded_text(memory) for memory in memories]) if memories else ()
+    return [EmbeddedMemory(*row) for row in zip(memories, vectors, strict=True)]
 
 
 def fitted(text: str, fits: Fits) -> str:

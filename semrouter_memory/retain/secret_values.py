@@ -1,20 +1,12 @@
 """Tells a secret's value from ordinary words: what stands behind "my password is" may also describe it. Pure."""
 
 import re
-import tomllib
 from collections.abc import Sequence
-from importlib.resources import files
 from itertools import groupby, pairwise
-from typing import Any
 
-from semrouter_memory.language.word_lists import word_set
+from semrouter_memory.language.phrases import lists, word_set
 
-
-def _loaded(name: str) -> dict[str, Any]:
-    return tomllib.loads(files(__package__).joinpath(name).read_text(encoding="utf-8"))
-
-
-DATA, SHAPES = _loaded("secret_rules.toml"), _loaded("key_shapes.toml")
+DATA, SHAPES = lists("secret_rules", __package__), lists("key_shapes", __package__)
 _WORDS = {name: word_set(listed) for name, listed in DATA["words"].items()}
 _FUNCTION_WORDS, _DESCRIPTIONS, _THINGS = (_WORDS[name] for name in ("function_words", "descriptions", "things"))
 _DESCRIBE = {"ed": 3, "ing": 3, "able": 3, "ible": 3, "less": 3, "ously": 3, "ly": 3, "ful": 3, "ous": 4, "ive": 4}

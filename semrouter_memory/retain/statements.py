@@ -11,20 +11,21 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from semrouter_memory.language.phrases import after, phrases, words_of
+from semrouter_memory.language.phrases import after, phrases, word_set, words_of
 from semrouter_memory.language.scripts import CJK
 from semrouter_memory.language.sentences import sentences
-from semrouter_memory.language.word_lists import word_set
 from semrouter_memory.language.words import spans, tokens
 from semrouter_memory.model import Candidate, Fact
 from semrouter_memory.retain.directives import wish
 from semrouter_memory.retain.facts import DATA, MANY, covers, has_number, is_name, kind
 
-_SINGLE, _ROLES = word_set(DATA["single"]), word_set(DATA["role"])
-_SINGLE_ZH, _ROLES_ZH = tuple(DATA["single_zh"].split()), tuple(DATA["role_zh"].split())
-_DIETS, _HAD, _DOUBT = word_set(DATA["diet"]), word_set(DATA["had"]), word_set(DATA["doubt"])
-_PETS_ZH = word_set(DATA["pets_zh"])
-_DOUBT_ZH, _CLAUSE, _STOP = tuple(DATA["doubt_zh"].split()), word_set(DATA["clause"]), word_set(DATA["stop"])
+_SINGLE, _ROLES, _DIETS, _HAD, _DOUBT, _PETS_ZH, _CLAUSE, _STOP, _ANSWERING = (
+    word_set(DATA[name])
+    for name in ("single", "role", "diet", "had", "doubt", "pets_zh", "clause", "stop", "answering")
+)
+_SINGLE_ZH, _ROLES_ZH, _DOUBT_ZH, _ADVERBS_ZH = (
+    tuple(DATA[name].split()) for name in ("single_zh", "role_zh", "doubt_zh", "adverbs_zh")
+)
 
 _MAX_CHARS = 300
 """A longer sentence tells a story."""
@@ -67,7 +68,6 @@ _SUBJECTS = {
 }
 _CALLS = (" is now called ", " is now named ", " is called ", " is named ")
 _TAILS = tuple(f" {each.strip()}" for each in DATA["tails"].split("|"))
-_ANSWERING, _ADVERBS_ZH = word_set(DATA["answering"]), tuple(DATA["adverbs_zh"].split())
 _MARKS = '.,;:!?()"“”-–'
 _VAGUE = word_set("to the it that this these those them there one you your like a an who new and,")
 _ADVERBS = word_set("just now recently currently really also actually already")
@@ -231,10 +231,7 @@ def _predicated(clause: str) -> Fact | None:
         return None
     begun = _SUBJECTS[prefix] + clause[len(prefix) :]
     found = begun.split()
-    while len(found) > 1 and found[0] in _ADVERBS:
-        del found[0]
-    if found[0] == "'m" and found[1:2] and found[1] in _ADVERBS:
-        del found[1]
+    found = [word for word in found[:2] if word not in _ADVERBS] + found[2:] or found
     if found[0] == "have" and found[1:2] and found[1] in {"moved", "relocated", "started", "switched"}:
         del found[0]
     if old := _age(found):
@@ -298,11 +295,8 @@ def _chinese(clause: str) -> Fact | None:
         attribute, verb, value = match["attribute"], match["verb"], match["value"].removesuffix("了")
         if attribute.endswith(_SINGLE_ZH) or attribute.startswith("最"):
             return Fact(attribute, value, f"用户{'' if attribute[0] == '最' else '的'}{attribute}是{value}")
-        return (
-            Fact(f"{attribute}的名字", value, f"用户的{attribute}叫{value}")
-            if verb == "叫" and attribute in _PETS_ZH
-            else None
-        )
+        is_pet = verb == "叫" and attribute in _PETS_ZH
+        return Fact(f"{attribute}的名字", value, f"用户的{attribute}叫{value}") if is_pet else None
     subject = next((each for each in ("我", "用户") if clause.startswith(each)), "")
     rest = clause.removeprefix(subject).rstrip("。！") if subject else ""
     adverb = next((each for each in _ADVERBS_ZH if rest.startswith(each)), "")

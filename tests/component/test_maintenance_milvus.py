@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from semrouter_memory.config import AgeingConfig, MilvusConfig
-from semrouter_memory.maintenance.run import MaintenanceRun
-from semrouter_memory.maintenance.sweep import Sweeper
+from semrouter_memory.maintenance.sweep import MaintenanceRun, Sweeper
 from semrouter_memory.model import Scope, Tombstone
 from semrouter_memory.state.in_process import InProcessOwnerLocks
 from semrouter_memory.state.sqlite import SqliteStateStore

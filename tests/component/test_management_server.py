@@ -4,6 +4,7 @@ import asyncio
 import signal
 import socket
 import stat
+import time
 from pathlib import Path
 
 import httpx
@@ -36,6 +37,19 @@ async def test_port_0_is_a_free_port_and_told() -> None:
         socket.create_connection(("127.0.0.1", server.port or 0))
 
 
+async def test_an_answer_does_not_wait_for_an_acknowledgement() -> None:
+    """Which TCP waits for, 40 ms, before it sends the second part of one."""
+    server = await serve_http(greeting(), "127.0.0.1:0")
+    took = []
+    async with local_client() as client:
+        for _ in range(30):
+            began = time.monotonic()
+            await client.get(f"http://127.0.0.1:{server.port}/")
+            took.append(time.monotonic() - began)
+    await server.stop()
+    assert min(took[20:]) < 0.035
+
+
 async def test_a_running_request_ends_before_the_server_does() -> None:
     server = await serve_http(greeting(delay=0.3), "127.0.0.1:0")
     async with local_client() as client:
@@ -46,7 +60,8 @@ async def test_a_running_request_ends_before_the_server_does() -> None:
 
 
 async def test_a_unix_socket_is_for_owner_and_group_and_is_removed_at_the_end(tmp_path: Path) -> None:
-    path = tmp_path / "api.sock"
+    """Its directory is made, as that of `server.listen` is."""
+    path = tmp_path / "made" / "api.sock"
     server = await serve_http(greeting(), f"unix:{path}")
     assert stat.S_IMODE(path.stat().st_mode) == 0o660
     async with httpx.AsyncClient(transport=httpx.AsyncHTTPTransport(uds=str(path))) as client:
@@ -71,7 +86,7 @@ async def test_a_taken_place_is_a_clear_message(tmp_path: Path) -> None:
         f"127.0.0.1:{other.port}": "address already in use",
         f"unix:{tmp_path}/api.sock": "another process answers there",
         f"unix:{tmp_path}/file": "a file that is no socket",
-        f"unix:{tmp_path}/missing/api.sock": "no such file",
+        f"unix:{tmp_path}/file/made/api.sock": "not a directory",
         f"unix:{tmp_path}/{'x' * 200}": "too long",
         "127.0.0.1": "host:port or unix:path",
         ":8081": "host:port or unix:path",

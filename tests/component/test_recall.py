@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from semrouter_memory.app import pipelines
 from semrouter_memory.config import EmbeddingConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.evaluation.retrieval_run import CachingEmbedder
-from semrouter_memory.model import FORM, Message, Reach, Reason, Role, Scope, Tombstone
+from semrouter_memory.manage.schemas import StoreRequest
+from semrouter_memory.model import FORM, WITHIN, Message, Reach, Reason, Role, Scope, Tombstone
 from semrouter_memory.ports import Embedder
 from tests.recalling import ALICE, NOW, Recalling, recalling
 
@@ -123,6 +125,17 @@ async def test_the_designs_own_example_is_found(empty: Recalling, others: tuple[
     assert (await empty.given("What's my budget for the trip?"))[0] == HAWAII
 
 
+async def test_what_holds_within_a_session_is_recalled_in_it_alone(known: Recalling) -> None:
+    within = {FORM: "statement", WITHIN: {"session": "s1", "promote": True}}
+    await known.remember("The draft of the report is in folder Osprey", metadata=within)
+    asks = "Where is the draft of the report?"
+    assert "folder Osprey" in (await known.ask(asks, session="s1")).text
+    for other in ("", "s2", "S1", "s1 ", "s1\x00", "ѕ1"):
+        assert "Osprey" not in (await known.ask(asks, session=other)).text
+    assert "Osprey" not in (await known.ask(asks, session="s1", scope=BOB)).text
+    assert BUDGET in await known.given("What's my budget for the trip?", session="s1")
+
+
 async def test_a_vague_question_is_understood_from_the_conversation(known: Recalling) -> None:
     await known.remember(*MORE_FACTS)
     history = [
@@ -155,6 +168,28 @@ async def test_of_a_user_with_nothing_to_say_on_answers_it_gets_nothing(empty: R
 @pytest.mark.parametrize("query", ["Translate 'good night' into French", "Write a short poem about the sea"])
 async def test_a_text_to_write_gets_the_name_and_how_to_answer_at_most(known: Recalling, query: str) -> None:
     assert set(await known.given(query)) <= {SHORT, "User's name is Alice"}
+
+
+PEOPLE = (
+    "my cousin Ottilie runs the bakery on Mill Lane",
+    "Grigore from accounts sends my invoices back every time",
+    "User's physiotherapist is Menna Vaughan",
+)
+
+
+@pytest.mark.parametrize("query", ["Who is Ottilie?", "who's Grigore", "Who is Menna Vaughan?"])
+async def test_who_somebody_is_whom_memories_name_is_not_general_knowledge(empty: Recalling, query: str) -> None:
+    await empty.remember(*PEOPLE)
+    name = query.removesuffix("?").split()[-1]
+    assert name in (await empty.ask(query)).text
+
+
+@pytest.mark.parametrize(
+    "query", ["Who is Margaret Atwood?", "Who was Ottilie von Goethe?", "who's the king of Norway"]
+)
+async def test_who_somebody_else_is_gets_nothing_personal(empty: Recalling, query: str) -> None:
+    await empty.remember(*PEOPLE)
+    assert not (await empty.ask(query)).text
 
 
 async def test_another_user_gets_nothing(known: Recalling) -> None:
@@ -267,3 +302,18 @@ async def test_what_is_written_changes_the_very_next_answer(known: Recalling) ->
 async def test_a_chinese_question_finds_what_was_said_in_other_words(empty: Recalling, query: str, wanted: str) -> None:
     await empty.remember(*CHINESE, metadata={FORM: "quote"})
     assert any(wanted in given for given in await empty.given(query))
+
+
+async def test_a_long_memory_of_a_session_is_found_in_it_and_everywhere_once_promoted(empty: Recalling) -> None:
+    """Its passages are recalled where it is."""
+    told = " ".join(f"Point {number} of the agenda takes {number} minutes." for number in range(2, 60))
+    content = f"{told} The key of the archive is under the blue flowerpot."
+    noted = await empty.service().store(ALICE, StoreRequest(content=content, within_session="s1", promote=True))
+    asks = "Where is the key of the archive?"
+    assert "blue flowerpot" in (await empty.ask(asks, session="s1")).text
+    assert "blue flowerpot" not in (await empty.ask(asks, session="s2")).text
+    writer = pipelines.reconciling_writer(empty.config.ageing, empty.adapters, empty.models)
+    await writer.settle(ALICE, [noted])
+    assert "blue flowerpot" in (await empty.ask(asks)).text
+    await writer.settle(ALICE, [noted])
+    assert (await empty.service().get(ALICE, noted.id)).content == content

@@ -373,6 +373,18 @@ async def test_only_administrators_reach_an_organisations_memories(jwt_chain: In
         assert (await http.get("/v1/memory", params=of_acme)).json()["data"] == []
 
 
+async def test_tools_search_the_documents_of_the_verified_organisation(jwt_chain: Installation) -> None:
+    on, at = jwt_chain, {"org": "acme", "source": "travel.md"}
+    async with operator(on) as http:
+        (await http.post("/v1/knowledge", params=at, content=f"# Travel\n\n{_POLICY}.")).raise_for_status()
+    call = {"name": "search_knowledge", "arguments": {"query": _ASKS}}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+    for key, finds in ((token("dora", org="acme"), True), (token("erin", org="acme2"), False), (token("acme"), False)):
+        async with on.http(key, headers={"x-memory-org": "acme"}) as http:
+            answer = (await http.post("/v1/memory/mcp", json=message)).raise_for_status()
+        assert ("Petrov" in answer.text) is finds
+
+
 @pytest.mark.parametrize("name", ["x-memory-org", "X-Memory-Org", "x_memory_org"])
 async def test_a_client_cannot_name_its_organisation(jwt_chain: Installation, name: str) -> None:
     async with operator(jwt_chain) as http:
@@ -389,7 +401,7 @@ _DAYS = "How many days of vacation do employees have?"
 async def test_members_are_answered_from_their_organisations_documents(jwt_chain: Installation) -> None:
     on, member = jwt_chain, token("dora", org="wayne")
     async with operator(on) as http:
-        params = {"org": "wayne", "source": "https://wayne.test/handbook.md"}
+        params = {"owner": "org:wayne", "source": "https://wayne.test/handbook.md"}
         added = (await http.post("/v1/knowledge", params=params, content=_HANDBOOK)).json()
         assert (added["outcome"], added["passages"]) == ("added", 1)
         asked = await told(on, CHAT, _DAYS, key=member)
@@ -397,5 +409,5 @@ async def test_members_are_answered_from_their_organisations_documents(jwt_chain
         assert 'https://wayne.test/handbook.md): "Employees have thirty days of vacation a year."' in asked
         for outsider in (token("dora"), token("erin", org="wayne2"), token("wayne"), token("erin", agent="wayne")):
             assert "thirty days" not in await told(on, CHAT, _DAYS, key=outsider)
-        await http.delete(f"/v1/knowledge/{added['id']}", params={"org": "wayne"})
+        await http.delete(f"/v1/knowledge/{added['id']}", params={"owner": "org:wayne"})
     assert "thirty days" not in await told(on, CHAT, _DAYS, key=member)

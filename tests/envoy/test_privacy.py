@@ -59,6 +59,27 @@ async def say_it_everywhere(on: Installation) -> None:
             ("DELETE", f"/v1/memory?user_id={CANARY}", None),
         ):
             await http.request(method, path, json=payload)
+        for version in ("", "2026-07-28"):
+            for message in (
+                CANARY,
+                [CANARY],
+                {"jsonrpc": "2.0", "method": CANARY, "params": {CANARY: CANARY}},
+                {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": [CANARY]},
+                {"jsonrpc": "2.0", "id": CANARY, "method": CANARY},
+                {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"clientInfo": CANARY}},
+                *(
+                    {
+                        "jsonrpc": "2.0",
+                        "id": 1,
+                        "method": "tools/call",
+                        "params": {"name": name, "arguments": arguments},
+                    }
+                    for name in ("recall", "remember", "forget", CANARY)
+                    for arguments in ({CANARY: CANARY}, {"query": CANARY}, {"content": CANARY}, {"id": CANARY}, CANARY)
+                ),
+            ):
+                headers = {"mcp-protocol-version": version, "mcp-method": "tools/call", "mcp-name": CANARY}
+                await http.post("/v1/memory/mcp", json=message, headers=headers if version else {})
 
 
 async def silent_about_it(on: Installation) -> None:

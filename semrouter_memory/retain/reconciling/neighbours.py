@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from semrouter_memory.language.third_person import embedded_text
 from semrouter_memory.model import Candidate, EmbeddedMemory, Hit, Memory, Reach, Reconciled, Scope, Vector
 from semrouter_memory.ports import Clock, Embedder, MemoryReader, Tombstones
+from semrouter_memory.retain.passages import embedded
 from semrouter_memory.retain.reconciling.reconcile import arrives_late, not_after, reconcile
 from semrouter_memory.retain.superseding import completed
 
@@ -77,7 +77,7 @@ class NeighbourReader:
         self._clock = clock
 
     async def read(self, scope: Scope, vectors: Sequence[Vector], tombstones: Tombstones) -> Neighbourhood:
-        """What any process has written until now."""
+        """What any process has written until now, without what holds within a session only."""
         turn = asyncio.Semaphore(_AT_ONCE)
 
         async def found(vector: Vector) -> list[Hit]:
@@ -91,8 +91,7 @@ class NeighbourReader:
                     reach=Reach.EXACT,
                     fresh=True,
                 )
-            # A long memory says too much to be compared with one statement.
-            return [hit for hit in hits if not hit.memory.passage and not tombstones.covers(hit.memory)]
+            return [hit for hit in hits if _comparable(hit.memory) and not tombstones.covers(hit.memory)]
 
         return Neighbourhood(scope, tombstones, vectors, await asyncio.gather(*map(found, vectors)))
 
@@ -103,9 +102,8 @@ class NeighbourReader:
         hits = [replace(hit, memory=not_after(now, hit.memory, candidate)) for hit in around.nearest(index)]
         history = await self._history(around.scope, hits) if arrives_late(candidate, hits) else []
         history = [memory for memory in history if not around.tombstones.covers(memory)]
-        others = await self._embedder.embed_passages([embedded_text(memory) for memory in history]) if history else []
-        similarities = [float(vector @ other) for other in others]
-        return Near(hits, [Hit(memory, each, each) for memory, each in zip(history, similarities, strict=True)])
+        rows = [(row.memory, float(vector @ row.vector)) for row in await embedded(self._embedder, history)]
+        return Near(hits, [Hit(memory, similarity, similarity) for memory, similarity in rows])
 
     async def _history(self, scope: Scope, hits: Sequence[Hit]) -> list[Memory]:
         """What led to these memories, step by step."""
@@ -119,3 +117,8 @@ class NeighbourReader:
             found |= new
             ids = list(new)
         return [memory for memory in found.values() if memory.scope.project_id == scope.project_id]
+
+
+def _comparable(memory: Memory) -> bool:
+    """Not with what holds within a session only. A long memory says too much to be compared with one statement."""
+    return not memory.within_session and not memory.passage

@@ -1,20 +1,19 @@
 """A statement taken apart as far as comparing two of them needs: words, values, names, subject, marks. Pure."""
 
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import resources
 
 from semrouter_memory.language.names import capitalised
+from semrouter_memory.language.phrases import lists
 from semrouter_memory.language.scripts import CJK, CJK_RANGE
 from semrouter_memory.language.sentences import sentences
 from semrouter_memory.language.terms import terms
 from semrouter_memory.language.third_person import to_third_person
 from semrouter_memory.language.values import folded, split
 
-_VOCABULARY = tomllib.loads(resources.files(__package__).joinpath("vocabulary.toml").read_text(encoding="utf-8"))
+_VOCABULARY = lists("vocabulary", __package__)
 _TOKEN = re.compile(rf"user|[a-z0-9][\w+#.&/-]*[\w+#]|[a-z0-9]|'s\b|n't\b|[{CJK_RANGE}]+")
 _CAPITALS = frozenset({"i", "user", "i'm", "i've", "i'd", "i'll", "user's", "ok"})
 _PHRASE = r"(?:[^,;:.]|(?<=\d)[:.](?=\d)){2,60}?"

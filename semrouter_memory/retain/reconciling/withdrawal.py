@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from semrouter_memory.language.third_person import embedded_text
 from semrouter_memory.model import EmbeddedMemory, LoggedTurn, Memory, Reach, Scope
 from semrouter_memory.ports import Embedder, MemoryReader, Tombstones
+from semrouter_memory.retain.passages import embedded
 from semrouter_memory.retain.reconciling.neighbours import NeighbourReader
 from semrouter_memory.retain.reconciling.rows import RowFactory, contradicted
 from semrouter_memory.retain.superseding import unmarked
@@ -49,15 +49,13 @@ class WithdrawalPlanner:
             return Withdrawal((), ())
         restored = [_restored(old, gone, now) for old in await self._reader.predecessors(scope, list(gone))]
         changed = {memory.id: memory for memory in restored if memory.id not in gone and not tombstones.covers(memory)}
-        deleted = await self._embedder.embed_passages([embedded_text(memory) for memory in gone.values()])
-        for hits in (await self._neighbours.read(scope, deleted, tombstones)).found:
+        deleted = await embedded(self._embedder, list(gone.values()))
+        for hits in (await self._neighbours.read(scope, [row.vector for row in deleted], tombstones)).found:
             for memory in (hit.memory for hit in hits if hit.memory.id not in gone):
                 if {*memory.outdated_by, *contradicted(memory)} & gone.keys():
                     left = self._rows.unflagged(unmarked(memory, gone.keys()), {*gone}, now=now)
                     changed[memory.id] = left
-        rows = list(changed.values())
-        vectors = await self._embedder.embed_passages([embedded_text(memory) for memory in rows]) if rows else []
-        return Withdrawal(list(gone), [EmbeddedMemory(*each) for each in zip(rows, vectors, strict=True)])
+        return Withdrawal(list(gone), await embedded(self._embedder, list(changed.values())))
 
     async def _stored_by(self, scope: Scope, turns: Sequence[LoggedTurn]) -> list[Memory]:
         """Memories that were made from one of these turns alone."""

@@ -35,6 +35,14 @@ LOADED: list[tuple[dict[str, Any], list[str]]] = [
 FROM_FILE: list[tuple[dict[str, Any], list[str]]] = [
     ({"server": {"listen": "0.0.0.0:50051"}}, ["server.listen is 0.0.0.0:50051", "shared_secret_file"]),
     ({"management": {"listen": "[::]:8081"}}, ["management.listen is [::]:8081", "shared_secret_file"]),
+    (
+        {"server": {"listen": "127.0.0.1:8081"}, "management": {"listen": "127.0.0.1:8081"}},
+        ["server.listen and management.listen are both 127.0.0.1:8081"],
+    ),
+    (
+        {"management": {"listen": "unix:/tmp/one.sock", "operator_listen": "unix:/tmp/one.sock"}},
+        ["management.listen and management.operator_listen are both unix:/tmp/one.sock"],
+    ),
     ({"memory": {"milvus": {"uri": "ftp://milvus"}}}, ["memory.milvus.uri"]),
     ({"memory": {"milvus": {"uri": "a name with blanks.db"}}}, ["memory.milvus.uri", "Milvus Lite"]),
     ({"memory": {"redis": {"url": "http://redis"}}}, ["memory.redis.url", "redis://host:port"]),
@@ -63,7 +71,11 @@ ON_THE_MACHINE: list[tuple[dict[str, Any], list[str]]] = [
     ({"memory": {"data_dir": "/dev/null/data"}}, ["memory.data_dir", "Not a directory"]),
     ({"memory": {"milvus": {"uri": "/dev/null/milvus.db"}}}, ["memory.milvus.uri", "Not a directory"]),
     ({"recording": {"enabled": True, "directory": "/dev/null/r"}}, ["recording.directory", "Not a directory"]),
-    ({"server": {"listen": "unix:/dev/null/s"}}, ["server.listen", "Not a directory"]),
+    *(
+        ({section: {name: f"unix:{path}"}}, [f"{section}.{name}", why])
+        for section, name in (("server", "listen"), ("management", "listen"), ("management", "operator_listen"))
+        for path, why in (("/dev/null/s", "Not a directory"), ("/dev/null", "a file that is no socket"))
+    ),
 ]
 """The same; this machine tells."""
 
