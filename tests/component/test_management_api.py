@@ -26,6 +26,7 @@ from semrouter_memory.manage.http import Readiness, create_operator_api, create_
 from semrouter_memory.manage.server import serve_http
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.model import EmbeddedMemory, Memory, MemoryType, Reach, Scope, SessionHints, Turn, Usage
+from semrouter_memory.retain.long_memories import SplittingWriter
 from semrouter_memory.retain.redact import redact
 from semrouter_memory.stack.loopback import local_client
 from semrouter_memory.state.in_process import InProcessOwnerLocks
@@ -185,6 +186,7 @@ def house(ports: list[Port], tmp_path: Path) -> Iterator[House]:
     )
     service = memory_service(
         store=store,
+        writer=SplittingWriter(store, embedder),
         embedder=embedder,
         turn_log=log,
         locks=InProcessOwnerLocks(),
@@ -659,7 +661,7 @@ async def test_requests_that_lead_nowhere(house: House, method: str, path: str, 
         (b'{"content": "x", "metadata": {"a": "\\ud800"}}', 400, "invalid_value", "metadata"),
         (b'{"content": "my card is 4111 1111 1111 1111"}', 400, "invalid_value", "content"),
         (b'{"content": "%s"}' % (b"x" * 201), 400, "invalid_value", "content"),
-        (b'{"content": "%s"}' % (b"x " * 31), 400, "invalid_value", "content"),
+        (b'{"content": "%s"}' % (b"x " * 101), 400, "invalid_value", "content"),
         (b'{"content": "%s"}' % (b"x" * 4096), 413, "request_too_large", None),
     ],
 )
@@ -671,27 +673,22 @@ async def test_bodies_that_are_not_stored(house: House, body: bytes, status: int
         assert (await alice.get("/v1/memory")).json()["data"] == []
 
 
-async def test_what_is_longer_than_the_embedding_model_reads_answers_400_with_the_limit(house: House) -> None:
-    """Stored, its end would be found by nobody. The same for each line of an import; what fits to a token is taken."""
-    fits, long = "x " * 29 + "end", "x " * 30 + "end"
+async def test_what_is_longer_than_the_embedding_model_reads_is_one_memory_found_by_its_end(house: House) -> None:
+    """Stored, changed and imported: nothing shows how it is kept."""
+    long = "Tea was served. " * 10 + "Zeppelin landed."
+    imported, changed = long.replace("Zeppelin", "Balloon"), long.replace("Zeppelin", "Glider")
     async with house.user("alice") as alice:
-        memory = (await alice.post("/v1/memory", json={"content": fits})).json()
-        for answer in (
-            await alice.post("/v1/memory", json={"content": long}),
-            await alice.patch(f"/v1/memory/{memory['id']}", json={"content": long}),
-        ):
-            error = error_of(answer)
-            assert (answer.status_code, error["code"], error["param"]) == (400, "invalid_value", "content")
-            assert "31 tokens" in error["message"]
-            assert "reads 30" in error["message"]
-            assert "end" not in error["message"]
-        lines = b"".join(json.dumps({"content": content}).encode() + b"\n" for content in (long, "short", long))
-        report = (await alice.post("/v1/memory/import", content=lines)).json()
-        assert (report["imported"], report["refused"]) == (1, 2)
-        assert [(error["line"], error["param"]) for error in report["errors"]] == [(1, "content"), (3, "content")]
-        assert "31 tokens" in report["errors"][0]["message"]
-        contents = {each["content"] for each in (await alice.get("/v1/memory")).json()["data"]}
-        assert contents == {fits, "short"}
+        memory = (await alice.post("/v1/memory", json={"content": long})).json()
+        assert (memory["content"], memory["metadata"]) == (long, {})
+        line = json.dumps({"content": imported, "metadata": {"passage_count": 7}}).encode()
+        assert (await alice.post("/v1/memory/import", content=line)).json()["imported"] == 1
+        for content, end in ((long, "Zeppelin landed"), (imported, "Balloon landed")):
+            best, *_ = (await alice.post("/v1/memory/search", json={"query": end})).json()["data"]
+            assert (best["content"], best["metadata"].get("passage_count")) == (content, None)
+        shown = await alice.patch(f"/v1/memory/{memory['id']}", json={"content": changed})
+        assert shown.json()["content"] == changed
+        assert {each["content"] for each in (await alice.get("/v1/memory")).json()["data"]} == {changed, imported}
+        assert (await alice.delete("/v1/memory", params={"user_id": "alice"})).json()["deleted"] == 2
 
 
 async def test_a_longer_memory_of_earlier_times_can_still_be_changed(house: House) -> None:
