@@ -502,14 +502,30 @@ class UsageCounts(Protocol):
     async def drop_usage(self, scope: Scope, memory_ids: Sequence[str]) -> None: ...
 
 
-class StateStore(SessionStates, UsageCounts, Protocol):
-    """Both, and what their owner does with their files. Raises `UnavailableError`.
+MAX_RECEIPTS = 50
+"""Of one owner."""
+
+
+class Receipts(Protocol):
+    """What the last recalls of each owner did, a line each. Raises `UnavailableError`."""
+
+    async def add_receipts(self, scope: Scope, receipts: Sequence[bytes], *, ttl: timedelta) -> None:
+        """Add lines, the newest first; of all only the newest `MAX_RECEIPTS` stay, until so long after the last."""
+        ...
+
+    async def receipts(self, scope: Scope) -> Sequence[bytes]:
+        """All lines of the owner, the newest first."""
+        ...
+
+
+class StateStore(SessionStates, UsageCounts, Receipts, Protocol):
+    """All of these, and what their owner does with their files. Raises `UnavailableError`.
 
     Nothing here is the only record of anything: lost values are computed again or done without.
     """
 
     async def forget(self, scope: Scope, reach: Reach) -> None:
-        """Drop every value of the owner (`ALL`) or of the scope's project (`EXACT`); usage goes with `ALL`."""
+        """Drop every value of the owner (`ALL`) or of the scope's project (`EXACT`), and the receipts; usage goes with `ALL`."""
         ...
 
     async def sweep(self) -> int:
@@ -545,6 +561,12 @@ class ContextCompressor(Protocol):
             until: the loop's time at which a stored chain that is known is done without its state.
         """
         ...
+
+
+class ReceiptNotes(Protocol):
+    """Takes note of what a recall did. Quick, never raises, writes later."""
+
+    def note(self, request: RecallRequest, result: RecallResult) -> None: ...
 
 
 class UsageNotes(Protocol):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 
 from semrouter_memory.app.adapters import Adapters
 from semrouter_memory.app.models import ExternalModels
@@ -11,11 +12,12 @@ from semrouter_memory.config import AgeingConfig, CompressionConfig, KnowledgeCo
 from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.knowledge.service import KnowledgeService
 from semrouter_memory.maintenance.consolidate import Consolidator
+from semrouter_memory.maintenance.receipts import ReceiptWriter
 from semrouter_memory.maintenance.schedule import MaintenanceScheduler
 from semrouter_memory.maintenance.sweep import Sweeper
 from semrouter_memory.maintenance.usage import UsageCounter
 from semrouter_memory.model import Scope, SessionKey
-from semrouter_memory.ports import ChatModel, MemoryReader, MemoryWriter, UsageNotes
+from semrouter_memory.ports import ChatModel, MemoryReader, MemoryWriter, ReceiptNotes, UsageNotes
 from semrouter_memory.recall.conversation import StoredHistory
 from semrouter_memory.recall.documents import DocumentSearch
 from semrouter_memory.recall.keywords import KeywordExtractor, KeywordSearch
@@ -165,12 +167,26 @@ def vector_search(config: RecallConfig, adapters: Adapters) -> VectorSearch:
     return search(source=_source(adapters), embedder=adapters.embedder, config=config)
 
 
+def receipt_writer(config: RecallConfig, adapters: Adapters) -> ReceiptWriter | None:
+    if not config.receipt_days:
+        return None
+    return ReceiptWriter(
+        state=adapters.state,
+        turn_log=adapters.turn_log,
+        observer=adapters.observer,
+        clock=adapters.clock,
+        ttl=timedelta(days=config.receipt_days),
+    )
+
+
 def request_phase(
     config: MemoryConfig,
     adapters: Adapters,
     models: ExternalModels,
     usage: UsageNotes | None = None,
     search: VectorSearch | None = None,
+    *,
+    receipts: ReceiptNotes | None = None,
 ) -> RequestPhase:
     """Recall, and compression at the same time.
 
@@ -196,6 +212,7 @@ def request_phase(
         observer=adapters.observer,
         config=recall,
         compressor=_compressor(config.compression, adapters) if config.compression.enabled else None,
+        receipts=receipts,
     )
 
 

@@ -97,7 +97,11 @@ class App:
         # Here for a start that fails later; below, for the end of a recording while the ports are still open.
         self._exit.push_async_callback(recordings.stop)
         searcher = pipelines.vector_search(memory.recall, adapters)
-        recaller = pipelines.request_phase(memory, adapters, models, maintenance.usage, searcher)
+        receipts = pipelines.receipt_writer(memory.recall, adapters)
+        if receipts is not None:
+            receipts.start()
+            self._exit.push_async_callback(receipts.stop)
+        recaller = pipelines.request_phase(memory, adapters, models, maintenance.usage, searcher, receipts=receipts)
         await serve_management(
             config,
             adapters,

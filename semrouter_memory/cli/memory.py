@@ -176,6 +176,20 @@ def _content(candidate: dict[str, Json]) -> str:
     return str((candidate["memory"] or {}).get("content", ""))
 
 
+@_command("receipts")
+def _receipts(client: MemoryClient, *, as_json: AsJson = False) -> None:
+    """List what the last requests were given: time, reason, ids and relevance."""
+    receipts = client.receipts()
+    if as_json:
+        print_json(receipts)
+        return
+    rows = (
+        [each["at"], each["reason"], " ".join(f"{one['id']} ({one['relevance']:.2f})" for one in each["memories"])]
+        for each in receipts
+    )
+    print_table(["at", "reason", "memories"], rows)
+
+
 @_command("add")
 def _add(
     client: MemoryClient,

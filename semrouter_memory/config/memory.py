@@ -133,6 +133,11 @@ class RecallConfig(Section):
         ge=0,
         description="part of token_budget for memories that are injected whatever is asked: how to answer, the user's name; 0: none",
     )
+    receipt_days: float = Field(
+        30,
+        ge=0,
+        description="how long a user's last 50 recalls (time, reason, ids, scores; no text) are kept for `GET /v1/memory/receipts`; 0: none are",
+    )
     organisation: ShareConfig = Field(default_factory=ShareConfig)
     agent: ShareConfig = Field(default_factory=ShareConfig)
     max_limit: int = Field(50, ge=1, description="upper bound on a request's retrieval_limit")

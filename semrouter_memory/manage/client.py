@@ -249,6 +249,9 @@ class MemoryClient(ApiClient):
     def entities(self, *, limit: int, after: str = "") -> dict[str, Json]:
         return self._object("GET", f"{_PATH}/entities", holding="data", params={"limit": limit, "after": after})
 
+    def receipts(self) -> list[dict[str, Json]]:
+        return list(self._object("GET", f"{_PATH}/receipts", holding="data")["data"])
+
     def end_session(self, session_id: str) -> dict[str, Json]:
         return self._object("POST", f"{_PATH}/sessions/{quote(session_id, safe='')}/end", holding="session_id")
 

@@ -195,6 +195,30 @@ class CandidateJson(ApiAnswer):
         )
 
 
+class RecalledJson(ApiAnswer):
+    """A memory that was put into a request."""
+
+    id: str
+    owner: str = Field(examples=["user:alice"])
+    relevance: float
+
+
+class Receipt(ApiAnswer):
+    """What one recall did."""
+
+    at: datetime
+    project_id: str
+    reason: Reason = Field(description="Same as `x-memory-reason` of the request.")
+    memories: list[RecalledJson] = Field(description="What was injected, best first.")
+
+
+class ReceiptList(ApiAnswer):
+    """The last recalls of the owner, newest first."""
+
+    object: Literal["list"] = "list"
+    data: Sequence[Receipt]
+
+
 class RecallJson(ApiAnswer):
     """What recall would do with the question, and why."""
 

@@ -30,7 +30,7 @@ from semrouter_memory.manage.access import (
     reach_of,
 )
 from semrouter_memory.manage.exception_handlers import described, refusal
-from semrouter_memory.manage.explaining import ExplainableSearch, RecallJson
+from semrouter_memory.manage.explaining import ExplainableSearch, RecallJson, ReceiptList
 from semrouter_memory.manage.importing import Imported
 from semrouter_memory.manage.portable import export_line
 from semrouter_memory.manage.schemas import (
@@ -182,6 +182,12 @@ async def list_entities(
     page = further[:limit]
     data = [EntityJson.model_validate(each) for each in page]
     return EntityList(data=data, next_after=page[-1].name if len(further) > limit else None)
+
+
+@router.get("/receipts", summary="List the last recalls")
+async def list_receipts(owner: Owner, api: Api) -> ReceiptList:
+    """What the last 50 requests were given, without any text; forgetting a memory forgets the receipts before it."""
+    return ReceiptList(data=await api.service.receipts(owner))
 
 
 @router.post(

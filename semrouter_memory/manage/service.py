@@ -18,6 +18,7 @@ from semrouter_memory.deletion.locking import locked_change
 from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import InvalidRequestError, NotFoundError, UnavailableError
 from semrouter_memory.language.third_person import embedded_text
+from semrouter_memory.maintenance.receipts import may_name_deleted
 from semrouter_memory.manage.admission import (
     PROVENANCE,
     Redact,
@@ -28,7 +29,7 @@ from semrouter_memory.manage.admission import (
     require_query,
 )
 from semrouter_memory.manage.editing import earliest, edited_episode, expiry, kept, require_own_session, with_content
-from semrouter_memory.manage.explaining import Explainer
+from semrouter_memory.manage.explaining import Explainer, Receipt
 from semrouter_memory.manage.importing import Importer, Written
 from semrouter_memory.manage.portable import ImportLine
 from semrouter_memory.manage.schemas import StoreRequest, UpdateRequest
@@ -245,6 +246,12 @@ class MemoryService:
             return await self._state.usage(scope, [memory.id for memory in memories])
         except UnavailableError:
             return None
+
+    async def receipts(self, scope: Scope) -> list[Receipt]:
+        """What the last recalls of the owner did, the newest first; none that may name what was deleted since."""
+        found = [Receipt.model_validate_json(line) for line in await self._state.receipts(scope)]
+        deleted = await self._turn_log.tombstones(scope)
+        return [each for each in found if not may_name_deleted(deleted, scope.in_project(each.project_id), each.at)]
 
     async def store(self, scope: Scope, new: StoreRequest) -> Memory:
         """Remember a statement in the scope's project, once: one that is known already is returned as said again now.

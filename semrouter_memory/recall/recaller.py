@@ -192,7 +192,9 @@ class Recaller:
         if chosen and self._usage is not None and explanation is None:
             self._usage.note([hit.memory for hit in chosen])
         ranking = best_first((*hits, *(hit for other in others for hit in other.hits))) if others else hits
-        return RecallDecision(Reason.INJECTED if chosen else _why_nothing(result), chosen, tuple(ranking[:_RANKING]))
+        return RecallDecision(
+            Reason.INJECTED if chosen else _why_nothing(result, hits), chosen, tuple(ranking[:_RANKING])
+        )
 
     async def _search_all(
         self, query: Query, request: RecallRequest, deadline: Deadline, timer: StepTimer
@@ -306,7 +308,7 @@ class Recaller:
         return self._embedder.count_tokens(frame(self._config.render, of_documents=True))
 
 
-def _why_nothing(result: SearchResult) -> Reason:
-    if result.empty:
+def _why_nothing(result: SearchResult, existing: Sequence[Hit]) -> Reason:
+    if result.empty or (result.hits and not existing):
         return Reason.NO_MEMORIES
     return Reason.REWRITE_TIMEOUT if result.rewrite_late else Reason.BELOW_THRESHOLD

@@ -9,7 +9,7 @@ from typing import Self
 from semrouter_memory.config import RecallConfig
 from semrouter_memory.events import ExchangeFailed, RecallFinished
 from semrouter_memory.model import Compression, CompressionReason, Reason, RecallRequest, RecallResult
-from semrouter_memory.ports import ContextCompressor, Observer
+from semrouter_memory.ports import ContextCompressor, Observer, ReceiptNotes
 from semrouter_memory.recall.conversation import StoredHistory, ToolLoopCache
 from semrouter_memory.recall.deadline import Deadline, StepTimer
 from semrouter_memory.recall.explanation import Explanation
@@ -78,6 +78,7 @@ class RequestPhase:
 
     Args:
         compressor: None: conversations go upstream whole.
+        receipts: take note of each recall.
     """
 
     def __init__(
@@ -88,7 +89,9 @@ class RequestPhase:
         observer: Observer,
         config: RecallConfig,
         compressor: ContextCompressor | None = None,
+        receipts: ReceiptNotes | None = None,
     ) -> None:
+        self._receipts = receipts
         self._recaller = recaller
         self._history = history
         self._observer = observer
@@ -119,6 +122,8 @@ class RequestPhase:
         result = replace(result, steps_ms=timer.ms, runs=tuple(timer.runs), shortened=request.shortened)
         if explanation is None:
             self._observer.observe(RecallFinished(result))
+            if self._receipts is not None:
+                self._receipts.note(request, result)
         return result
 
     async def _compressed(

@@ -70,6 +70,7 @@ USER_ROUTES: dict[str, Row] = {
     "POST /v1/memory/search": Row(200, body={"query": "tea"}),
     "GET /v1/memory/export": Row(200),
     "GET /v1/memory/entities": Row(200),
+    "GET /v1/memory/receipts": Row(200),
     "POST /v1/memory/import": Row(200, body={"content": "User likes tea"}, lines=True),
     "POST /v1/memory/mcp": Row(
         200,

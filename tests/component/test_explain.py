@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import httpx
 import pytest
 from google.protobuf.json_format import MessageToDict
 
+from semrouter_memory.app import pipelines
 from semrouter_memory.config import EmbeddingConfig, IdentityConfig, ManagementConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.evaluation.retrieval_run import CachingEmbedder
@@ -232,6 +234,56 @@ async def test_an_organisation_has_no_recall(known: Recalling) -> None:
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost", headers=sent) as http:
         answer = await http.post(f"/v1/memory/search?owner={ACME.owner}", json={"query": QUESTION, "as": "recall"})
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, "owner")
+
+
+async def test_memories_that_are_all_deleted_are_none(known: Recalling) -> None:
+    """Whether the store lags behind or not."""
+    await known.adapters.turn_log.tombstone(Tombstone(scope=ALICE, at=NOW, memory_id="", reach=Reach.ALL))
+    answer = await explained(known)
+    assert {each["verdict"] for each in answer["data"]} == {Verdict.DELETED}
+    assert answer["reason"] == (await injected(known))[0]["reason"] == "no_memories"
+
+
+async def receipts(known: Recalling, user: str = "alice") -> list[dict[str, Any]]:
+    app = create_user_api(known.service(), identity=IdentityConfig(), config=ManagementConfig())
+    headers = {"x-authz-user-id": user}
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(app), base_url="http://localhost", headers=headers
+    ) as http:
+        answer = await http.get("/v1/memory/receipts")
+    assert answer.status_code == 200, answer.text
+    found: list[dict[str, Any]] = answer.json()["data"]
+    return found
+
+
+async def test_a_receipt_says_what_a_request_was_given(known: Recalling) -> None:
+    writer = pipelines.receipt_writer(known.config.recall, known.adapters)
+    assert writer is not None
+    known.recaller = pipelines.request_phase(known.config, known.adapters, known.models, receipts=writer)
+    told, _ = await injected(known)
+    await injected(known, "hello")
+    await explained(known)
+    assert await receipts(known) == []
+    await writer.flush()
+    greeted, answered = await receipts(known)
+    assert (greeted["reason"], greeted["memories"]) == ("greeting", [])
+    assert (answered["reason"], [each["id"] for each in answered["memories"]]) == ("injected", [told["memory_ids"]])
+    assert f"{answered['memories'][0]['relevance']:.3f}" == told["memory_scores"]
+    assert BUDGET not in json.dumps(answered)
+    assert await receipts(known, "bob") == []
+    await injected(known)
+    known.clock.time += timedelta(seconds=1)
+    at = known.clock.time
+    await known.adapters.turn_log.tombstone(
+        Tombstone(scope=ALICE, at=at, memory_id=told["memory_ids"], reach=Reach.EXACT)
+    )
+    await writer.flush()
+    assert await receipts(known) == [], "a receipt from before a deletion may name what was deleted"
+    assert len(await known.adapters.state.receipts(ALICE)) == 2, "the late one is not even written"
+    known.clock.time += timedelta(seconds=1)
+    await injected(known, "hello")
+    await writer.flush()
+    assert [each["reason"] for each in await receipts(known)] == ["greeting"]
 
 
 async def test_a_late_recall_says_so(embedder: Embedder) -> None:

@@ -814,6 +814,7 @@ async def test_the_description_is_true_to_the_routes(house: House) -> None:
         ("post", "/v1/memory/search"),
         ("get", "/v1/memory/export"),
         ("get", "/v1/memory/entities"),
+        ("get", "/v1/memory/receipts"),
         ("post", "/v1/memory/import"),
         ("post", "/v1/memory/sessions/{session_id}/end"),
         ("get", "/v1/memory/{memory_id}"),

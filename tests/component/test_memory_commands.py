@@ -89,6 +89,8 @@ async def test_what_recall_would_do_is_explained(run: Run) -> None:
     told = json.loads((await run("explain", "How do I deploy with make ship?", "--threshold", "1", "--json")).stdout)
     assert (told["reason"], [each["verdict"] for each in told["data"]]) == ("below_threshold", ["below_threshold"])
     assert (await run("explain", "hello")).output.startswith("greeting, 0 tokens")
+    assert json.loads((await run("receipts", "--json")).stdout) == []
+    assert (await run("receipts")).exit_code == 0
 
 
 async def test_a_memory_from_its_beginning_to_its_end(run: Run) -> None:

@@ -291,9 +291,12 @@ async def test_a_long_query_is_cut(world: World) -> None:
 
 
 async def test_a_deleted_memory_is_not_shown(world: World) -> None:
+    """It was the only one, so there is none, whatever the store still finds."""
     world.deleted = {"m1"}
 
-    assert (await world.recaller().recall(REQUEST)).reason is Reason.BELOW_THRESHOLD
+    result = await world.recaller().recall(REQUEST)
+
+    assert (result.reason, result.text, result.hits) == (Reason.NO_MEMORIES, "", ())
 
 
 async def test_a_deleted_memory_stands_for_no_other_and_hides_none(world: World, make_hit: MakeHit) -> None:
