@@ -26,6 +26,7 @@ _Requests = Annotated[
 _Memories = Annotated[int, typer.Option(help="How many memories the user has.", min=1)]
 _LiteSizes = Annotated[str, typer.Option(help="Growth on Milvus Lite: memories in the store, rising; '' for none.")]
 _ServerSizes = Annotated[str, typer.Option(help="The same on a Milvus server.")]
+_Passages = Annotated[int, typer.Option(help="How many passages of documents are on the Milvus server.", min=100)]
 _Json = Annotated[
     Path | None, typer.Option("--json", help="Takes the figures; without it, bench.json in the directory.")
 ]
@@ -42,12 +43,13 @@ def bench(
     memories: _Memories = 1_000,
     lite: _LiteSizes = _LITE,
     server: _ServerSizes = _SERVER,
+    passages: _Passages = 2_000,
     json_file: _Json = None,
     plot: _Plot = None,
 ) -> None:
     """Measure what memory adds, as ratios to the floor of the same run: Envoy, a no-op service, the bare embedding.
 
-    The sections are headline, throughput, streams, bodies, recall and growth. Each is shown and written down when it is
+    The sections are headline, throughput, streams, bodies, recall, growth and knowledge. Each is shown and written down when it is
     measured; exit status 1 when one could not be.
     """
     logs.configure(TelemetryConfig(log_level="ERROR", log_format="console"))
@@ -57,6 +59,7 @@ def bench(
         quick=quick,
         lite=_sizes("--lite", lite),
         server=_sizes("--server", server),
+        passages=passages,
     )
     options = Options(
         model=model,

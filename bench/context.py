@@ -28,6 +28,7 @@ class Amount:
         memories: of the user who asks.
         lite: how many memories are on Milvus Lite in one step of the growth after the other.
         server: the same on a Milvus server.
+        passages: of documents in the store.
     """
 
     requests: int
@@ -35,6 +36,7 @@ class Amount:
     quick: bool
     lite: tuple[int, ...]
     server: tuple[int, ...]
+    passages: int = 2_000
 
 
 class Bench:

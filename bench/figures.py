@@ -12,6 +12,7 @@ UNLEARNED = "product, auto_store off"
 FLOOR_TARGET = 1.3
 """The product's p50 to the floor's, for an active user, with pauses between requests."""
 THROUGHPUT_TARGET = 0.7
+KNOWLEDGE_TARGET_MS, ADDING_TARGET = 25, 0.8
 """The product's requests per second to what the floor's CPU time allows, with many connections."""
 WITH_MEMORY_TARGET = 0.8
 """Share of the measured requests that get memories; below it the product's times are of something else."""
@@ -260,6 +261,28 @@ class ProcessFigures:
     learning: Learning
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnowledgeFigures:
+    """Documents of an organisation on a Milvus server, asked in the process by one active user.
+
+    Attributes:
+        embedding: the query alone, in the same minutes.
+        alone, beside: recall without an organisation, and with one whose documents it searches as well.
+        with_passages: requests that were given a passage.
+        adding: seconds that embedding the passages of a document takes alone, for each second that adding it takes.
+        settled: False: the server still worked on what was written while it was measured.
+    """
+
+    passages: int
+    memories: int
+    embedding: Times
+    alone: Times
+    beside: Times
+    with_passages: int
+    adding: Ratio
+    settled: bool
+
+
 def goals(sections: Mapping[str, Any]) -> dict[str, bool]:
     """Which goals there are for what was measured, and whether it reaches them; a section not measured has none."""
     return {goal: is_reached for figures in sections.values() for goal, is_reached in _goals(figures)}
@@ -278,6 +301,9 @@ def _goals(figures: Any) -> Iterator[tuple[str, bool]]:
         share = figures.share.median
         yield f"at least {THROUGHPUT_TARGET:.0%} of the throughput that the floor allows", share >= THROUGHPUT_TARGET
         yield _with_memory("many at a time", figures.chains)
+    elif isinstance(figures, KnowledgeFigures):
+        yield f"recall beside documents within {KNOWLEDGE_TARGET_MS} ms", figures.beside.p50 <= KNOWLEDGE_TARGET_MS
+        yield f"documents added at {ADDING_TARGET:.0%} of embedding's speed", figures.adding.median >= ADDING_TARGET
     elif isinstance(figures, ProcessFigures):
         for size, target_ms in _RECALL_TARGETS_MS.items():
             if size in figures.active:

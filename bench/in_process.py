@@ -22,7 +22,7 @@ from semrouter_memory.app import pipelines
 from semrouter_memory.app.adapters import Adapters, connect, owner_indexes_of
 from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.app.sidecar import SWITCH_SECONDS
-from semrouter_memory.config import EmbeddingConfig, MemoryConfig
+from semrouter_memory.config import EmbeddingConfig, MemoryConfig, MilvusConfig
 from semrouter_memory.errors import MemoryServiceError
 from semrouter_memory.events import WorkFailed
 from semrouter_memory.model import (
@@ -83,12 +83,12 @@ class InProcess:
     """Users of different sizes, and a recaller. Use `in_process`."""
 
     def __init__(self, config: MemoryConfig, adapters: Adapters, sizes: Sequence[int], on_exit: AsyncExitStack) -> None:
-        self._config = config
-        self._adapters = adapters
+        self.config = config
+        self.adapters = adapters
         self._sizes = sizes
         self._on_exit = on_exit
         self._models = ExternalModels((), config.retain, adapters.observer, on_exit)
-        self._recaller = pipelines.request_phase(config, adapters, self._models)
+        self.recaller = pipelines.request_phase(config, adapters, self._models)
         self._asked = 0
         self._failed = 0
 
@@ -96,13 +96,13 @@ class InProcess:
         """Write the memories of the user of that size."""
         scope, now = _scope(size), datetime.now(UTC)
         made = list(statements(size, seed=size))
-        vectors = await self._adapters.embedder.embed_passages([content for _, content in made[:_EMBEDDED]])
+        vectors = await self.adapters.embedder.embed_passages([content for _, content in made[:_EMBEDDED]])
         rows = [
             EmbeddedMemory(memory_of(scope, number, statement, now=now), vector)
-            for number, (statement, vector) in enumerate(zip(made, _repeated(vectors, size), strict=True))
+            for number, (statement, vector) in enumerate(zip(made, repeated(vectors, size), strict=True))
         ]
         for start in range(0, size, _BATCH):
-            await self._adapters.writer.upsert(scope, rows[start : start + _BATCH])
+            await self.adapters.writer.upsert(scope, rows[start : start + _BATCH])
 
     async def measured(self, count: int, shown: Callable[[Iterable[str]], Iterable[str]]) -> ProcessFigures:
         """Ask so many questions.
@@ -113,16 +113,16 @@ class InProcess:
         Raises:
             RecallFailedError: most of the answers were failures.
         """
-        await self._recaller.prepare()
+        await self.recaller.prepare()
         first = {size: await self._first(size) for size in self._sizes}
         for size in self._sizes:
-            await self._at_hand(self._adapters, size)
+            await self._at_hand(self.adapters, size)
         embedding: list[float] = []
         active: dict[int, list[float]] = {size: [] for size in self._sizes}
         for question in shown(questions(count + _WARM_UP)):
             embedding.append(await self._embedding_ms(question))
             for size, times in active.items():
-                times.append(await self._recall_ms(self._recaller, size, question))
+                times.append(await self._recall_ms(self.recaller, size, question))
         if self._failed > self._asked / 2:
             raise RecallFailedError(f"{self._failed} of {self._asked} recalls failed or were late")
         return ProcessFigures(
@@ -135,7 +135,7 @@ class InProcess:
     async def _learning(self, shown: Callable[[Iterable[str]], Iterable[str]]) -> Learning:
         """Read so many turns of one user, one after the other, as the workers would between requests."""
         woken: list[SessionKey] = []
-        retainer = pipelines.retainer(self._config, self._adapters, self._models, wake=woken.append)
+        retainer = pipelines.retainer(self.config, self.adapters, self._models, wake=woken.append)
         scope = Scope("user-who-tells")
         reading, embedding = [], []
         for number, message in enumerate(shown(list(messages(TURNS)))):
@@ -146,9 +146,9 @@ class InProcess:
                 await retainer.process(woken.pop())
             reading.append((time.process_time() - started) * 1000)
             started = time.process_time()
-            await self._adapters.embedder.embed_query(message)
+            await self.adapters.embedder.embed_query(message)
             embedding.append((time.process_time() - started) * 1000)
-        kept = await self._adapters.store.count(scope)
+        kept = await self.adapters.store.count(scope)
         return Learning(turn=Times.of(reading[_WARM_UP:]), embedding=Times.of(embedding[_WARM_UP:]), kept=kept / TURNS)
 
     async def _first(self, size: int) -> FirstRecall:
@@ -156,7 +156,7 @@ class InProcess:
         recalls, fills = [], []
         for question in questions(_TIMES_COLD, seed=size):
             adapters = self._elsewhere()
-            recaller = pipelines.request_phase(self._config, adapters, self._models)
+            recaller = pipelines.request_phase(self.config, adapters, self._models)
             await recaller.prepare()
             started = time.perf_counter()
             recalls.append(await self._recall_ms(recaller, size, question))
@@ -166,10 +166,10 @@ class InProcess:
 
     def _elsewhere(self) -> Adapters:
         """The adapters of another process on the same store."""
-        adapters = self._adapters
+        adapters = self.adapters
         versions = InProcessOwnerVersions()
         indexes = owner_indexes_of(
-            self._config,
+            self.config,
             adapters.store,
             versions,
             clock=adapters.clock,
@@ -185,7 +185,7 @@ class InProcess:
             raise RecallFailedError(f"the memories of the user with {size} are not at hand")
 
     async def _recall_ms(self, recaller: RequestPhase, size: int, question: str) -> float:
-        request = self._request(size, question)
+        request = self.request(size, question)
         started = time.perf_counter()
         result = await recaller.recall(request)
         took = (time.perf_counter() - started) * 1000
@@ -195,11 +195,12 @@ class InProcess:
 
     async def _embedding_ms(self, question: str) -> float:
         started = time.perf_counter()
-        await self._adapters.embedder.embed_query(question)
+        await self.adapters.embedder.embed_query(question)
         return (time.perf_counter() - started) * 1000
 
-    def _request(self, size: int, question: str) -> RecallRequest:
-        config = self._config
+    def request(self, size: int, question: str) -> RecallRequest:
+        """What the user of that size asks."""
+        config = self.config
         return RecallRequest(
             scope=_scope(size),
             query=question,
@@ -210,12 +211,20 @@ class InProcess:
 
 
 @asynccontextmanager
-async def in_process(model: Path, directory: Path, sizes: Sequence[int]) -> AsyncIterator[InProcess]:
-    """The parts as the service connects them, with the default configuration; the interpreter is set as there."""
+async def in_process(
+    model: Path, directory: Path, sizes: Sequence[int], milvus: MilvusConfig | None = None
+) -> AsyncIterator[InProcess]:
+    """The parts as the service connects them, with the default configuration; the interpreter is set as there.
+
+    Args:
+        milvus: None: Milvus Lite.
+    """
     async with AsyncExitStack() as exits:
         exits.callback(sys.setswitchinterval, sys.getswitchinterval())
         sys.setswitchinterval(SWITCH_SECONDS)
-        config = MemoryConfig(data_dir=directory, embedding=EmbeddingConfig(path=model))
+        config = MemoryConfig(
+            data_dir=directory, embedding=EmbeddingConfig(path=model), milvus=milvus or MilvusConfig()
+        )
         observer = TelemetryObserver(Metrics())
         adapters = await connect(config, observer=observer, arrived=lambda *_: None, on_exit=exits)
         yield InProcess(config, adapters, sizes, exits)
@@ -236,7 +245,8 @@ def _scope(size: int) -> Scope:
     return Scope(f"user-with-{size}")
 
 
-def _repeated(vectors: Sequence[Vector], count: int) -> list[Vector]:
+def repeated(vectors: Sequence[Vector], count: int) -> list[Vector]:
+    """So many vectors: these, and these again with noise."""
     noise = np.random.default_rng(count)
     further = [
         vectors[place % len(vectors)] + noise.normal(0, _NOISE, len(vectors[0])).astype(np.float32)

@@ -22,6 +22,7 @@ from bench.client import BenchError
 from bench.context import Amount, Bench, opened
 from bench.figures import goals, missed
 from bench.in_process import recall
+from bench.knowledge import knowledge
 from bench.sections import bodies, growth, headline, streams, throughput
 from bench.tables import tables_of
 from semrouter_memory import __version__
@@ -34,6 +35,7 @@ SECTIONS: Mapping[str, Callable[[Bench], Awaitable[Any]]] = {
     "bodies": bodies,
     "recall": recall,
     "growth": growth,
+    "knowledge": knowledge,
 }
 _WIDTH = 150
 """Of the tables where there is no terminal that has one."""

@@ -16,6 +16,7 @@ from bench.figures import (
     ChainFigures,
     Growth,
     Headline,
+    KnowledgeFigures,
     PathFigures,
     ProcessFigures,
     Ratio,
@@ -211,6 +212,20 @@ def _bytes(size: int) -> str:
     return f"{size // factor:,} {_FACTORS[factor]}"
 
 
+def _knowledge(figures: KnowledgeFigures) -> Iterator[Table]:
+    indexing = "" if figures.settled else " (still indexing)"
+    table = _table(
+        f"{figures.passages:,} passages of documents on a Milvus server{indexing}, {figures.memories:,} memories of the user",
+        ("p50 ms", "p95 ms", "p99 ms"),
+    )
+    table.add_row("embedding the query, bare", *_times(figures.embedding))
+    table.add_row("recall without documents", *_times(figures.alone))
+    table.add_row("recall with documents", *_times(figures.beside))
+    table.add_row(f"    {figures.with_passages} of {figures.beside.count} requests were given a passage")
+    table.add_row("embedding a document's passages / adding it", *_ratio(figures.adding))
+    yield table
+
+
 _MAKERS: Mapping[type, Any] = {
     Headline: _headline,
     Throughput: _throughput,
@@ -218,4 +233,5 @@ _MAKERS: Mapping[type, Any] = {
     Bodies: _bodies,
     ProcessFigures: _recall,
     Growth: _growth,
+    KnowledgeFigures: _knowledge,
 }

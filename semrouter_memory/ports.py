@@ -304,6 +304,10 @@ class ClaimedTurns(Protocol):
         """The claimed session's last accepted turns that are still stored, oldest first, whatever their state."""
         ...
 
+    async def is_called(self, claim: Claim, name: str) -> bool:
+        """Whether a client calls the claimed session by that name (session header, conversation id)."""
+        ...
+
     async def surviving(self, claim: Claim) -> frozenset[str]:
         """Ids of the claim's turns that were not deleted since; empty when the claim is no longer current."""
         ...

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from fastapi import FastAPI
 
-from semrouter_memory.config import IdentityConfig, ManagementConfig
+from semrouter_memory.config import IdentityConfig, KnowledgeConfig, ManagementConfig
 from semrouter_memory.manage.backup import Backup
 from semrouter_memory.manage.http import Readiness, create_operator_api, create_user_api
 from semrouter_memory.manage.operator_routes import OperatorContext
@@ -85,7 +85,8 @@ class Ports:
 
 def descriptions() -> dict[str, dict[str, Any]]:
     """What each port says of itself; nothing stands behind these."""
-    nothing = cast(Any, SimpleNamespace(knowledge=None))
+    nothing = cast(Any, SimpleNamespace())
+    nothing.knowledge = nothing
     return {name: app.openapi() for name, app in zip(("user", "operator"), _apps(nothing, nothing), strict=True)}
 
 
@@ -128,6 +129,7 @@ def open_ports(directory: Path) -> Iterator[Ports]:
                 state=state,
                 locks=locks,
                 clock=clock,
+                config=KnowledgeConfig(user_documents=True),
             ),
         )
         servers = [await serve_http(app, "127.0.0.1:0", drain_seconds=1) for app in _apps(service, context)]

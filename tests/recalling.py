@@ -133,12 +133,16 @@ class Recalling:
         scope: Scope = ALICE,
         types: frozenset[MemoryType] | None = None,
         others: tuple[OtherOwner, ...] = (),
+        session: str = "",
         loop_key: str = "",
         continues_loop: bool = False,
     ) -> RecallResult:
         config = self.config
         options = RecallOptions(
-            limit=config.default_retrieval_limit, threshold=config.default_similarity_threshold, types=types
+            limit=config.default_retrieval_limit,
+            threshold=config.default_similarity_threshold,
+            types=types,
+            session=session,
         )
         request = RecallRequest(
             scope=scope,

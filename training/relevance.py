@@ -97,7 +97,7 @@ def _asked(case: Case) -> Example:
         **wants.words_of(case.text, case.history),
         **components(question.vector),
         **wants.nearness_of(question.intent, personal=question.personal, impersonal=question.impersonal),
-        **wants.names_of(known, len(question.names) - known),
+        **wants.names_of(known, len(question.names) - known, impersonal=question.impersonal),
     }
     return Example(features, "yes" if case.wanted.any() else "no", case.person)
 

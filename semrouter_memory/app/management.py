@@ -4,6 +4,7 @@ import secrets
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from datetime import timedelta
 
 from semrouter_memory.app.adapters import Adapters
 from semrouter_memory.app.pipelines import knowledge_service
@@ -113,6 +114,7 @@ def _service(
         written=maintenance.changed,
         ttl_days=config.memory.ageing.ttl_days,
         searcher=searcher,
+        session_lifetime=timedelta(hours=config.memory.retain.session_memory_hours),
         explainer=explainer,
     )
 

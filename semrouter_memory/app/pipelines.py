@@ -40,10 +40,12 @@ class Maintenance:
 
 
 def deletion_service(adapters: Adapters) -> DeletionService:
-    return _deletion_in(adapters, adapters.store, adapters.writer)
+    return _deletion_in(adapters, adapters.store, adapters.writer, documents=adapters.documents)
 
 
-def _deletion_in(adapters: Adapters, reader: MemoryReader, writer: MemoryWriter) -> DeletionService:
+def _deletion_in(
+    adapters: Adapters, reader: MemoryReader, writer: MemoryWriter, *, documents: MemoryWriter | None = None
+) -> DeletionService:
     return DeletionService(
         reader=reader,
         writer=writer,
@@ -53,6 +55,7 @@ def _deletion_in(adapters: Adapters, reader: MemoryReader, writer: MemoryWriter)
         state=adapters.state,
         locks=adapters.locks,
         clock=adapters.clock,
+        documents=documents,
     )
 
 

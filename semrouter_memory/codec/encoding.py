@@ -99,7 +99,7 @@ class _Budget:
         return output
 
 
-class _Stream:
+class _Compressed:
     """One zlib stream of a known format, or one zstd frame.
 
     Args:
@@ -138,13 +138,13 @@ class _Members:
     """
 
     def __init__(
-        self, budget: _Budget, make: Callable[[], _Stream], magic: re.Pattern[bytes], magic_bytes: int
+        self, budget: _Budget, make: Callable[[], _Compressed], magic: re.Pattern[bytes], magic_bytes: int
     ) -> None:
         self._budget = budget
         self._make = make
         self._magic = magic
         self._magic_bytes = magic_bytes
-        self._member: _Stream | None = make()
+        self._member: _Compressed | None = make()
         self._between = b""
 
     def decode(self, data: bytes) -> bytes:
@@ -170,11 +170,11 @@ class _Members:
 
 
 def _gzip(budget: _Budget) -> Decoder:
-    return _Members(budget, lambda: _Stream(zlib.decompressobj(_GZIP), budget), _GZIP_MAGIC, 2)
+    return _Members(budget, lambda: _Compressed(zlib.decompressobj(_GZIP), budget), _GZIP_MAGIC, 2)
 
 
 def _zstd(budget: _Budget) -> Decoder:
-    return _Members(budget, lambda: _Stream(zstd.ZstdDecompressor(options=_ZSTD_OPTIONS), budget), _ZSTD_MAGIC, 4)
+    return _Members(budget, lambda: _Compressed(zstd.ZstdDecompressor(options=_ZSTD_OPTIONS), budget), _ZSTD_MAGIC, 4)
 
 
 class _Deflate:
@@ -183,7 +183,7 @@ class _Deflate:
     def __init__(self, budget: _Budget) -> None:
         self._budget = budget
         self._head = b""
-        self._stream: _Stream | None = None
+        self._stream: _Compressed | None = None
 
     def decode(self, data: bytes) -> bytes:
         self._budget.begin_piece()
@@ -192,7 +192,7 @@ class _Deflate:
             if len(self._head) < _ZLIB_HEADER_BYTES:
                 return b""
             window_bits = _ZLIB if _is_zlib(self._head) else _RAW_DEFLATE
-            self._stream = _Stream(zlib.decompressobj(window_bits), self._budget)
+            self._stream = _Compressed(zlib.decompressobj(window_bits), self._budget)
             data, self._head = self._head, b""
         return self._stream.decode(data)
 

@@ -177,6 +177,11 @@ class RetainConfig(Section):
     )
     context_turns: int = Field(5, ge=0, description="earlier turns that the memory_extraction model gets as context")
     session_idle_seconds: float = Field(300, gt=0, description="idle time after which a session ends")
+    session_memory_hours: float = Field(
+        24,
+        gt=0,
+        description="hours after which a memory that holds within a session expires, if the session has not ended",
+    )
     turn_retention_days: float = Field(7, gt=0, description="days after which the text of finished turns is deleted")
     workers: int = Field(2, ge=1, description="sessions that are extracted concurrently")
     max_queue: int = Field(1000, ge=1, description="sessions queued in the process; further ones wait in the turn log")
@@ -266,7 +271,7 @@ class CompressionConfig(Section):
 
 
 class KnowledgeConfig(Section):
-    """Documents of organisations. Searched only for requests that carry an organisation."""
+    """Documents of organisations and users. An organisation's are searched for requests that carry it, a user's for their own."""
 
     passage_tokens: int = Field(
         256, ge=32, description="tokens of a passage with its headings; no more than the embedding model reads"
@@ -276,6 +281,9 @@ class KnowledgeConfig(Section):
     )
     max_passages: int = Field(
         3_000, ge=1, le=3_000, description="bound on the passages of a document; a larger one is refused"
+    )
+    user_documents: bool = Field(
+        default=False, description="on: users add documents of their own, which their requests search"
     )
     limit: int = Field(3, ge=0, description="bound on the passages in a request; 0: documents are not searched")
     token_budget: int = Field(

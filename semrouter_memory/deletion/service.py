@@ -100,6 +100,9 @@ class _Traces:
 class DeletionService:
     """Deletes within one owner, and compacts the files of all.
 
+    Args:
+        documents: the collection of documents; an owner's go with everything else of the owner.
+
     Every method but `compact` raises `UnavailableError` when a part is unavailable.
     """
 
@@ -114,8 +117,10 @@ class DeletionService:
         state: StateStore,
         locks: OwnerLocks,
         clock: Clock,
+        documents: MemoryWriter | None = None,
     ) -> None:
         self._reader = reader
+        self._documents = documents
         self._writer = writer
         self._embedder = embedder
         self._turn_log = turn_log
@@ -162,6 +167,8 @@ class DeletionService:
                         await self._state.drop_usage(scope, [memory.id for memory in page])
                 await self._state.forget(scope, reach)
                 await hold.confirm()
+                if self._documents is not None and reach is Reach.ALL:
+                    await self._documents.delete_all(scope, reach)
                 return await self._writer.delete_all(scope, reach)
 
         return await locked_change(self._locks, scope, delete)

@@ -63,7 +63,7 @@ class OnnxEmbedder:
         self,
         config: EmbeddingConfig,
         model: "_Model",
-        tokens: "_Tokens",
+        tokens: "_Tokenizers",
         fingerprint: str,
         truncated: Callable[[int], object] | None = None,
     ) -> None:
@@ -96,7 +96,7 @@ class OnnxEmbedder:
         if found.manifest is not None:
             found.manifest.check(config)
         with _load_errors(directory, config):
-            tokens = _Tokens(found.tokenizer, config.max_tokens)
+            tokens = _Tokenizers(found.tokenizer, config.max_tokens)
             model = _Model(found.model, config)
             vector = model.vector(tokens.ids("a " * config.max_tokens)[0])
         if found.pooling and not model.pools:
@@ -168,7 +168,7 @@ class OnnxEmbedder:
         return self._model.vector(ids), cut
 
 
-class _Tokens:
+class _Tokenizers:
     """The tokenizer, once cutting (for the model) and once not (for counting): it is a setting of the whole object.
 
     Attributes:

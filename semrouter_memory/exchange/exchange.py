@@ -242,6 +242,7 @@ class Exchange:
             parsed,
             policy.options,
             signals(self._headers, memory.signals),
+            session=self._headers.get(memory.identity.session_header),
             has_place=self._required_codec.has_place(parsed, self._position),
             shortened=found.results if found else None,
             others=other_owners(self._requester.others, memory.recall, self._route, parsed.settings),

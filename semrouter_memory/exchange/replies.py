@@ -45,6 +45,7 @@ class Outcome:
     Attributes:
         unreadable: names of the settings that cannot be read; what they govern was off.
         memory_ids: of the memories that were put into the request, best first.
+        scores: their relevance, in the same order.
         compressed_turns: how many turns of the conversation were replaced by a state.
         shortened_results: how many results of tools were replaced by a line.
         duration_ms: how long the request waited for recall.
@@ -53,6 +54,7 @@ class Outcome:
     reason: Reason
     unreadable: tuple[str, ...] = ()
     memory_ids: tuple[str, ...] = ()
+    scores: tuple[float, ...] = ()
     tokens: int = 0
     compressed_turns: int = 0
     shortened_results: int = 0
@@ -65,6 +67,7 @@ def outcome_of(result: RecallResult, *, duration_ms: float, unreadable: tuple[st
         reason=result.reason,
         unreadable=unreadable,
         memory_ids=tuple(hit.memory.id for hit in used),
+        scores=tuple(hit.relevance for hit in used),
         tokens=result.tokens,
         compressed_turns=result.compression.dropped_turns if result.compression else 0,
         shortened_results=result.shortened.results if result.shortened else 0,

@@ -100,6 +100,7 @@ def recall_request(
     options: RecallOptions,
     signals: Signals,
     *,
+    session: str = "",
     has_place: bool = True,
     shortened: ShortenedResults | None = None,
     others: tuple[OtherOwner, ...] = (),
@@ -107,7 +108,7 @@ def recall_request(
     return RecallRequest(
         scope=scope,
         query=parsed.query,
-        options=options,
+        options=replace(options, session=session or parsed.conversation_id),
         history=parsed.history,
         visible=parsed.visible,
         previous_response_id=parsed.previous_response_id,

@@ -1,4 +1,4 @@
-"""The documents of an organisation: an operator adds, lists, shows and removes them, and its members search them.
+"""The documents of an organisation or a user: to add, list, show, remove and search.
 
 Strategy: reading and embedding take long and are done first, without the owner's lock; writing is done under it, in an order that
 leaves a document as it was or incomplete, and listed as such. Adding it again completes it. A removal commits its tombstone first,
@@ -28,7 +28,7 @@ from semrouter_memory.knowledge.documents import (
 )
 from semrouter_memory.knowledge.reading import ReadDocument, kind_of, read
 from semrouter_memory.language.splitting import split
-from semrouter_memory.model import EmbeddedMemory, Hit, Memory, Reach, Scope
+from semrouter_memory.model import EmbeddedMemory, Hit, Memory, OwnerKind, Reach, Scope
 from semrouter_memory.ports import Clock, DeletionLog, Embedder, MemoryReader, MemoryWriter, OwnerHold, OwnerLocks
 from semrouter_memory.recall.documents import DocumentSearch
 from semrouter_memory.recall.query import Query
@@ -92,7 +92,7 @@ class DocumentPage:
 
 
 class KnowledgeService:
-    """Documents of every organisation.
+    """Documents of every organisation, and of users where that is switched on.
 
     Args:
         reader, writer: the collection of documents.
@@ -117,6 +117,11 @@ class KnowledgeService:
         self._deletion, self._deletions, self._locks, self._clock = deletion, deletions, locks, clock
         self._config = config
         self._search = DocumentSearch(reader=reader, vectors=QueryVectors(embedder), clock=clock, config=config)
+
+    def serves(self, owner: Scope) -> bool:
+        """Whether this owner may have documents."""
+        of_user = owner.kind is OwnerKind.USER and self._config.user_documents
+        return owner.kind is OwnerKind.ORGANISATION or of_user
 
     async def add(self, owner: Scope, upload: Upload) -> tuple[Document, AddOutcome]:
         """Store a document, or its new version in place of the old one; one that is stored already is not read.
@@ -172,7 +177,7 @@ class KnowledgeService:
         """A document and its passages, in order.
 
         Raises:
-            NotFoundError: the organisation has no such document.
+            NotFoundError: the owner has no such document.
         """
         known = await self._known(owner, document)
         if known is None:
@@ -184,7 +189,7 @@ class KnowledgeService:
         """Delete a document with every passage; returns how many passages there were.
 
         Raises:
-            NotFoundError: the organisation has no such document.
+            NotFoundError: the owner has no such document.
         """
         # Also one that is deleted in part: repeating the removal completes it.
         if not _is_id(document) or await self._reader.get(owner, document) is None:

@@ -73,7 +73,8 @@ def groups(memories: Sequence[Memory], vectors: Sequence[Vector]) -> list[Group]
     """The groups among one owner's active memories; no memory is in two of them."""
     kinds: dict[tuple[Scope, MemoryType], list[tuple[Memory, Vector]]] = {}
     for memory, vector in zip(memories, vectors, strict=True):
-        if memory.type in MERGEABLE and memory.expires_at is None and not is_flagged(memory):
+        lasts = memory.expires_at is None and not memory.within_session
+        if memory.type in MERGEABLE and lasts and not is_flagged(memory):
             kinds.setdefault((memory.scope, memory.type), []).append((memory, vector))
     return [group for kind in kinds.values() for group in _of_one_kind(kind)]
 

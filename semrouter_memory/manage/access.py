@@ -104,7 +104,7 @@ def named_owner(owner: str, identity: IdentityConfig) -> Scope:
     except ValueError:
         scope = Scope("")
     if not is_acceptable_id(scope.owner_id, identity):
-        raise InvalidRequestError("must be user:, org:, agent: or session: and an id", field=OWNER)
+        raise InvalidRequestError("must be user:, org: or agent: and an id", field=OWNER)
     return scope
 
 

@@ -162,21 +162,21 @@ class OperatorClient(ApiClient):
         """Every document of the organisation."""
         cursor: str | None = ""
         while cursor is not None:
-            page = self._object("GET", _KNOWLEDGE, holding="data", params={"org": org, "cursor": cursor})
+            page = self._object("GET", _KNOWLEDGE, holding="data", params={"owner": f"org:{org}", "cursor": cursor})
             yield from page["data"]
             cursor = page["next_cursor"]
 
     def document(self, org: str, document_id: str) -> dict[str, Json]:
-        return self._object("GET", _document(document_id), holding="text", params={"org": org})
+        return self._object("GET", _document(document_id), holding="text", params={"owner": f"org:{org}"})
 
     def add_document(self, org: str, source: str, data: bytes, media_type: str, **options: Json) -> dict[str, Json]:
         """Args: options: of the route; None leaves one out."""
-        query = {"org": org, "source": source, **_given(options)}
+        query = {"owner": f"org:{org}", "source": source, **_given(options)}
         headers = {"content-type": media_type}
         return self._object("POST", _KNOWLEDGE, holding="outcome", params=query, content=data, headers=headers)
 
     def remove_document(self, org: str, document_id: str) -> dict[str, Json]:
-        return self._object("DELETE", _document(document_id), holding="deleted", params={"org": org})
+        return self._object("DELETE", _document(document_id), holding="deleted", params={"owner": f"org:{org}"})
 
     def import_lines(self, lines: bytes) -> dict[str, Json]:
         """Args: lines: as an export of a collection writes them, no more than one request may bring."""

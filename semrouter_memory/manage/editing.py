@@ -1,10 +1,12 @@
-"""What a change through the API makes of a memory's content and parts. Pure."""
+"""What the API makes of a memory: of a new one its provenance and expiry, of a changed one content and parts. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
-from semrouter_memory.manage.schemas import UpdateRequest
+from semrouter_memory.errors import InvalidRequestError
+from semrouter_memory.manage.schemas import StoreRequest, UpdateRequest
 from semrouter_memory.model import (
     ASKED,
     CONTEXT,
@@ -13,8 +15,13 @@ from semrouter_memory.model import (
     OUTDATED_BY,
     QUOTE,
     STATEMENTS,
+    WITHIN,
     Episode,
+    Json,
     Memory,
+    MemoryType,
+    OwnerKind,
+    Scope,
 )
 
 _MAX_REPLACED = 200
@@ -45,3 +52,32 @@ def with_content(memory: Memory, content: str, episode: Episode) -> Memory:
     if turns:
         metadata["replaces"] = list(turns)[-_MAX_REPLACED:]
     return replace(memory, content=content, metadata=metadata)
+
+
+def kept(new: StoreRequest) -> dict[str, Json]:
+    """What the service keeps in the metadata of a new memory."""
+    within = {"session": new.within_session, "promote": new.promote}
+    return {**new.episode.metadata, **({WITHIN: within} if new.within_session else {})}
+
+
+def require_own_session(new: StoreRequest, scope: Scope) -> None:
+    """Raises: InvalidRequestError: what holds within a session belongs to no user, or is to be promoted from none."""
+    if new.promote and not new.within_session:
+        raise InvalidRequestError("needs within_session", field="promote")
+    if new.within_session and scope.kind is not OwnerKind.USER:
+        raise InvalidRequestError("only users have sessions", field="within_session")
+
+
+def expiry(
+    new: StoreRequest, now: datetime, lifetimes: Mapping[MemoryType, timedelta], session_lifetime: timedelta
+) -> datetime | None:
+    """From when on a new memory is not recalled; None: never."""
+    lifetime = lifetimes.get(new.type)
+    by_type = now + lifetime if lifetime else None
+    expires_at = new.expires_at if "expires_at" in new.model_fields_set else by_type
+    return earliest(expires_at, now + session_lifetime) if new.within_session else expires_at
+
+
+def earliest(one: datetime | None, other: datetime) -> datetime:
+    """The earlier of two ends, where the first may be never."""
+    return min(one, other) if one else other

@@ -107,8 +107,8 @@ class Explainer:
 
     def _headers(self, scope: Scope, headers: Sequence[tuple[str, str]]) -> Headers:
         user_header = self._settings.memory.identity.user_header
-        kept = [each for each in headers if each[0] not in _NOT_OF_THE_REQUEST | {user_header}]
-        return Headers([(":method", "POST"), (":path", _PATH), (user_header, scope.owner_id), *kept])
+        others = [each for each in headers if each[0] not in _NOT_OF_THE_REQUEST | {user_header}]
+        return Headers([(":method", "POST"), (":path", _PATH), (user_header, scope.owner_id), *others])
 
 
 def _body(scope: Scope, asked: ExplainableSearch) -> bytes:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import Depends, FastAPI, Query, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
 from fastapi.responses import JSONResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
@@ -37,6 +37,10 @@ _OF_MEMORIES = (mcp_routes.router, routes.router)
 """In this order: a route of memories would take `mcp` for an id."""
 
 
+def _of_owners(knowledge: KnowledgeService | None) -> tuple[APIRouter, ...]:
+    return _OF_MEMORIES if knowledge is None else (*_OF_MEMORIES, knowledge_routes.routes)
+
+
 def create_user_api(
     service: MemoryService,
     *,
@@ -50,7 +54,7 @@ def create_user_api(
 
     Args:
         shared_secret: what every request must carry in `secret_header`; None where only the proxy reaches the port.
-        knowledge: what members of an organisation may search.
+        knowledge: what members of an organisation may search, and its administrators change; None: nothing.
     """
     app = _base_app("Memory", _ABOUT.format(header=identity.user_header), config)
     if shared_secret is not None:
@@ -58,7 +62,7 @@ def create_user_api(
     app.state.access = Access(
         service=service, identity=identity, owner_of=owner_in_header(identity), knowledge=knowledge
     )
-    for router in _OF_MEMORIES:
+    for router in _of_owners(knowledge):
         app.include_router(router, dependencies=[Depends(describe_owner)])
     return app
 
@@ -132,11 +136,11 @@ def create_operator_api(
             knowledge=context.knowledge if context is not None else None,
         )
         check = Depends(_operator_check(token))
-        for router in _OF_MEMORIES:
+        for router in _of_owners(app.state.access.knowledge):
             app.include_router(router, dependencies=[check, Depends(_describe_owner)])
         if context is not None:
             app.state.operator = context
-            for router in (*operator_routes.ROUTERS, knowledge_routes.routes):
+            for router in operator_routes.ROUTERS:
                 app.include_router(router, dependencies=[check])
     return app
 

@@ -1,30 +1,36 @@
-"""The routes of documents: an operator adds, lists, shows and removes those of any organisation."""
+"""The routes under /v1/knowledge, the same for users, administrators and operators: add, list, show and remove documents."""
 
 from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import Path, Query, Request
+from fastapi import Depends, Path, Query, Request
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from semrouter_memory.errors import InvalidRequestError
+from semrouter_memory.errors import InvalidRequestError, NotFoundError
 from semrouter_memory.knowledge.documents import Document
-from semrouter_memory.knowledge.service import AddOutcome, Upload
-from semrouter_memory.manage.access import NOT_FOUND, TOO_LARGE, api_router
-from semrouter_memory.manage.operator_routes import Context
+from semrouter_memory.knowledge.service import AddOutcome, KnowledgeService, Upload
+from semrouter_memory.manage.access import NOT_FOUND, TOO_LARGE, Api, Owner, api_router
 from semrouter_memory.manage.schemas import MAX_PAGE
-from semrouter_memory.model import Memory, OwnerKind, Scope
+from semrouter_memory.model import Memory
 
 PATH = "/v1/knowledge"
-_MAX_ID_CHARS = 256
 _MAX_SOURCE_CHARS = 4096
 _MAX_TAGS = 20
 _MAX_TAG_CHARS = 64
 
 routes = api_router(PATH, "knowledge")
 
-Organisation = Annotated[
-    str, Query(min_length=1, max_length=_MAX_ID_CHARS, description="The organisation whose documents are meant.")
-]
+
+def _knowledge(owner: Owner, api: Api) -> KnowledgeService:
+    assert api.knowledge is not None
+    if not api.knowledge.serves(owner):
+        raise NotFoundError(
+            "organisations have documents, and users where memory.knowledge.user_documents is on", kind="document"
+        )
+    return api.knowledge
+
+
+Knowledge = Annotated[KnowledgeService, Depends(_knowledge)]
 DocumentId = Annotated[str, Path(description="The document's id.", examples=["doc_9f86d081884c7d659a2feaa0c55a"])]
 Tag = Annotated[str, Field(min_length=1, max_length=_MAX_TAG_CHARS)]
 
@@ -104,7 +110,7 @@ class RemovedDocument(_Answer):
 @routes.post(
     "",
     summary="Add a document",
-    responses=TOO_LARGE,
+    responses=NOT_FOUND | TOO_LARGE,
     openapi_extra={
         "requestBody": {
             "required": True,
@@ -114,9 +120,9 @@ class RemovedDocument(_Answer):
 )
 async def add_document(
     request: Request,
-    context: Context,
+    owner: Owner,
+    knowledge: Knowledge,
     *,
-    org: Organisation,
     source: Annotated[
         str,
         Query(
@@ -147,41 +153,35 @@ async def add_document(
         tags=tuple(tag) if tag else None,
         published_at=published_at,
     )
-    document, outcome = await context.knowledge.add(_owner(org), upload)
+    document, outcome = await knowledge.add(owner, upload)
     added = AddedDocument.of(document, outcome=outcome)
     assert isinstance(added, AddedDocument)
     return added
 
 
-@routes.get("", summary="List documents")
+@routes.get("", summary="List documents", responses=NOT_FOUND)
 async def list_documents(
-    context: Context,
+    owner: Owner,
+    knowledge: Knowledge,
     *,
-    org: Organisation,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 50,
     cursor: Annotated[str, Query(description="`next_cursor` of the page before.")] = "",
 ) -> DocumentList:
-    """The organisation's documents, the one added last first. A page may hold fewer than `limit`."""
-    page = await context.knowledge.page(_owner(org), limit=limit, cursor=cursor)
+    """The owner's documents, the one added last first. A page may hold fewer than `limit`."""
+    page = await knowledge.page(owner, limit=limit, cursor=cursor)
     return DocumentList(data=[DocumentJson.of(each) for each in page.documents], next_cursor=page.cursor or None)
 
 
 @routes.get("/{document_id}", summary="Show a document", responses=NOT_FOUND)
-async def show_document(context: Context, *, document_id: DocumentId, org: Organisation) -> WholeDocument:
+async def show_document(owner: Owner, knowledge: Knowledge, document_id: DocumentId) -> WholeDocument:
     """One document with its passages."""
-    document, passages = await context.knowledge.show(_owner(org), document_id)
+    document, passages = await knowledge.show(owner, document_id)
     shown = WholeDocument.of(document, text=[PassageJson.of(row) for row in passages])
     assert isinstance(shown, WholeDocument)
     return shown
 
 
 @routes.delete("/{document_id}", summary="Remove a document", responses=NOT_FOUND)
-async def remove_document(context: Context, *, document_id: DocumentId, org: Organisation) -> RemovedDocument:
+async def remove_document(owner: Owner, knowledge: Knowledge, document_id: DocumentId) -> RemovedDocument:
     """Delete a document with every passage. Nothing shows it from then on; the next compaction takes it out of the files."""
-    return RemovedDocument(id=document_id, passages=await context.knowledge.remove(_owner(org), document_id))
-
-
-def _owner(organisation: str) -> Scope:
-    if not organisation.isprintable():
-        raise InvalidRequestError("must be printable", field="org")
-    return Scope(organisation, kind=OwnerKind.ORGANISATION)
+    return RemovedDocument(id=document_id, passages=await knowledge.remove(owner, document_id))

@@ -18,7 +18,7 @@ router = api_router(PATH, "mcp", in_schema=False)
 
 @router.post("")
 async def message(request: Request, owner: Owner, api: Api) -> Response:
-    """Answer one message; none is kept, so any replica answers the next."""
+    """Answer one message; none is stored, so any replica answers the next."""
     body = await request.body()
     # In a thread, and at first use: loading the SDK takes a second.
     server = await asyncio.to_thread(import_module, "semrouter_memory.manage.mcp_server")

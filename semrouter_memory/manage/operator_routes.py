@@ -22,10 +22,7 @@ from semrouter_memory.manage.access import CONFLICT, NDJSON, NOT_FOUND, TOO_LARG
 from semrouter_memory.manage.backup import Backup, require_all
 from semrouter_memory.manage.exception_handlers import refusal
 from semrouter_memory.manage.importing import Imported
-from semrouter_memory.manage.portable import export_line
-from semrouter_memory.manage.schemas import (
-    MAX_PAGE,
-    ApiAnswer,
+from semrouter_memory.manage.operator_schemas import (
     BackupRequest,
     Dropped,
     Retried,
@@ -34,6 +31,8 @@ from semrouter_memory.manage.schemas import (
     TurnList,
     WholeTurnJson,
 )
+from semrouter_memory.manage.portable import export_line
+from semrouter_memory.manage.schemas import MAX_PAGE, ApiAnswer
 from semrouter_memory.model import LoggedTurn, Memory, Scope, TurnState
 from semrouter_memory.ports import LogFiles, TurnRecords
 from semrouter_memory.replay.recordings import LiveOptions

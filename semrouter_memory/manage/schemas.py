@@ -4,7 +4,7 @@ Requests are strict: an unknown field is an error. Answers are read from the ser
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
@@ -17,10 +17,8 @@ from semrouter_memory.model import (
     Form,
     Hit,
     Json,
-    LoggedTurn,
     Memory,
     MemoryType,
-    TurnState,
     Usage,
 )
 
@@ -41,7 +39,7 @@ Metadata = Annotated[
     dict[str, Any],
     Field(
         description="Anything worth keeping with the statement, as JSON. `form`, `context`, `quote`, `statements`,"
-        " `episode`, `outdated_by`, `turn_ids`, `extractor`, `model`, `confirmations`, `flagged`, `contradicts`, `replaces`, `consolidated_from`, `imported_at` and `asserted_at`"
+        " `episode`, `outdated_by`, `turn_ids`, `extractor`, `model`, `confirmations`, `flagged`, `contradicts`, `replaces`, `consolidated_from`, `imported_at`, `asserted_at` and `within`"
         " belong to the service. Bounded by `management.max_metadata_bytes`.",
         examples=[{"origin": "crm"}],
     ),
@@ -65,7 +63,9 @@ UsageById: TypeAlias = Mapping[str, Usage] | None
 """Usage of memories by id, without those never used; None: not known now."""
 
 
-class _Request(BaseModel):
+class ApiRequest(BaseModel):
+    """What a route reads."""
+
     model_config = ConfigDict(extra="forbid")
 
 
@@ -79,7 +79,7 @@ _PARTS = frozenset(each.name for each in fields(Episode))
 _Part = Annotated[str, Field(max_length=1000)]
 
 
-class EpisodeParts(_Request):
+class EpisodeParts(ApiRequest):
     """What was done, part by part; for the type `episodic` alone."""
 
     goal: _Part = Field(
@@ -126,6 +126,12 @@ class StoreRequest(EpisodeParts):
     project_id: Project = ""
     importance: Importance = 0.5
     expires_at: Expiry = None
+    within_session: str = Field(
+        default_factory=str,
+        max_length=256,
+        description="What the client calls a session: recalled there alone, and deleted at its end, soon if that never comes.",
+    )
+    promote: bool = Field(default_factory=bool, description="Not deleted at the session's end: then the user's own.")
     metadata: Metadata = Field(default_factory=dict)
 
 
@@ -162,7 +168,7 @@ def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-class SearchRequest(_Request):
+class SearchRequest(ApiRequest):
     """What to look for."""
 
     query: Annotated[
@@ -216,13 +222,15 @@ class MemoryJson(ApiAnswer):
     content: str = Field(examples=["User's budget for the Hawaii trip is $10,000"])
     owner: str = Field(
         validation_alias=AliasPath("scope", "owner"),
-        description="The kind of the owner (`user`, `org`, `agent`, `session`), a colon and the id.",
+        description="The kind of the owner (`user`, `org`, `agent`), a colon and the id.",
         examples=["user:alice"],
     )
     project_id: str = Field(
         validation_alias=AliasPath("scope", "project_id"), description='"" is the owner\'s own space.'
     )
     session_id: str = Field(description='The session it was said in; "" when it was stored through this API.')
+    within_session: str = Field(description='What the client calls the session that it holds in; "": in all.')
+    promote: bool = Field(description="Whether it becomes the user's own at the end of that session.")
     source: str = Field(description="`conversation` or `api`.", examples=["conversation"])
     observed_at: datetime = Field(description="When it was said; decides what is newer.")
     created_at: datetime
@@ -366,85 +374,3 @@ class ErrorJson(BaseModel):
     """An error, in the shape of OpenAI's APIs."""
 
     error: ErrorDetail
-
-
-# -- the operator's ---------------------------------------------------------------------------------------------------
-
-
-class TurnJson(ApiAnswer):
-    """A turn without its texts."""
-
-    id: str
-    sequence: int = Field(description="Grows with every turn; the order of a listing.")
-    user_id: str = Field(validation_alias=AliasPath("scope", "owner_id"))
-    project_id: str = Field(validation_alias=AliasPath("scope", "project_id"))
-    session_id: str
-    observed_at: datetime = Field(description="When the request arrived.")
-    state: TurnState
-    attempts: int = Field(description="Failed extractions so far.")
-    error: str = Field(description="A short word for the last failure; never content.")
-    rules_done: bool = Field(description="It was read for quotes; a model may not have read it yet.")
-    model: str = Field(description="What answered, as the answer says.")
-    chars: int = Field(default=0, description="Length of its texts.")
-
-    @classmethod
-    def of(cls, turn: LoggedTurn) -> Self:
-        shown = cls.model_validate(turn)
-        shown.chars = len(turn.user_text) + len(turn.assistant_text)
-        return shown
-
-
-class WholeTurnJson(TurnJson):
-    """A turn with its texts: what a user said and was answered."""
-
-    user_text: str
-    assistant_text: str
-    tools: Annotated[list[dict[str, str]], BeforeValidator(lambda tools: [*map(asdict, tools)])] = Field(
-        description="Tools that were called, and the beginning of what they returned."
-    )
-    items: list[Any] | None = Field(description="The whole items, where they are stored for context compression.")
-
-
-class TurnList(ApiAnswer):
-    """Turns, newest first."""
-
-    object: Literal["list"] = "list"
-    data: Sequence[TurnJson]
-    next_before: int | None = Field(description="Send it as `before` for the next page; null at the end.")
-
-
-class Retried(ApiAnswer):
-    """These wait again."""
-
-    object: Literal["turn.retried"] = "turn.retried"
-    retried: int
-
-
-class Dropped(ApiAnswer):
-    """The turn is gone; it counts as deleted."""
-
-    id: str
-    object: Literal["turn.dropped"] = "turn.dropped"
-    deleted: Literal[True] = True
-
-
-class TotalsJson(ApiAnswer):
-    """Durable counts: accepted = extracted + empty + dead_lettered + deleted + waiting."""
-
-    object: Literal["turn.totals"] = "turn.totals"
-    accepted: int
-    extracted: int
-    empty: int
-    dead_lettered: int
-    deleted: int
-    waiting: int
-
-
-class BackupRequest(_Request):
-    """Where to."""
-
-    directory: str = Field(
-        min_length=1,
-        description="An absolute path on the sidecar's machine that is not there yet.",
-        examples=["/var/backups/semrouter-memory/2026-03-15"],
-    )

@@ -27,7 +27,7 @@ from semrouter_memory.manage.admission import (
     admissible_provenance,
     require_query,
 )
-from semrouter_memory.manage.editing import edited_episode, with_content
+from semrouter_memory.manage.editing import earliest, edited_episode, expiry, kept, require_own_session, with_content
 from semrouter_memory.manage.explaining import Explainer
 from semrouter_memory.manage.importing import Importer, Written
 from semrouter_memory.manage.portable import ImportLine
@@ -95,6 +95,7 @@ class MemoryService:
         written: called with the scope of an owner whose memories changed.
         ttl_days: lifetime of memories, by type, for which a caller names no expiry; types left out do not expire.
         searcher: scores search results as recall does; None: one with the default settings.
+        session_lifetime: how long a memory that holds within a session lasts at most.
 
     Every method raises `UnavailableError` when a part that it needs is unavailable.
     """
@@ -117,6 +118,7 @@ class MemoryService:
         written: Written = _ignore,
         ttl_days: Mapping[MemoryType, float] = MappingProxyType({}),
         searcher: VectorSearch | None = None,
+        session_lifetime: timedelta = timedelta(days=1),
     ) -> None:
         self._reader, self._writer, self._embedder = reader, writer, embedder
         self._turn_log, self._locks, self._state, self._clock = turn_log, locks, state, clock
@@ -125,7 +127,7 @@ class MemoryService:
             source=MemorySource(reader=reader, indexes=None, clock=clock), embedder=embedder, config=RecallConfig()
         )
         self._lifetimes = {kind: timedelta(days=days) for kind, days in ttl_days.items()}
-        self._deletion = deletion
+        self._deletion, self._session_lifetime = deletion, session_lifetime
         self.explainer = explainer
         self.importer = Importer(
             reader=reader,
@@ -251,9 +253,10 @@ class MemoryService:
             InvalidRequestError: it may not be stored; the message says why.
         """
         content = self._admissible(new.content or rendered(new.episode))
-        self._check_metadata(new.metadata)
+        self._check_metadata({**new.metadata, "session": new.within_session})
         self._check_episode(new.episode, new.type)
         self._check_expiry(new.expires_at)
+        require_own_session(new, scope)
 
         async def store(hold: OwnerHold) -> Memory:
             time = await self._turn_log.timestamp()
@@ -267,9 +270,9 @@ class MemoryService:
                 observed_at=now,
                 created_at=now,
                 updated_at=now,
-                expires_at=self._expiry(new, now),
+                expires_at=expiry(new, now, self._lifetimes, self._session_lifetime),
                 importance=new.importance,
-                metadata={**new.metadata, **new.episode.metadata},
+                metadata={**new.metadata, **kept(new)},
             )
             return await self._stored(scope, memory.asserted(time, now=now), new, hold)
 
@@ -344,14 +347,16 @@ class MemoryService:
         )
         hits = await whole(self._reader, scope, hits)
         deleted = await self._turn_log.tombstones(scope)
-        decision = stored([hit for hit in hits if not deleted.covers(hit.memory)], memory)
+        alike = (hit for hit in hits if hit.memory.within_session == memory.within_session)
+        decision = stored([hit for hit in alike if not deleted.covers(hit.memory)], memory)
         if decision.action is ReconcileAction.SKIP:
             again = decision.targets[0].asserted(memory.asserted_at, now=memory.updated_at)
+            lasts_anew = "expires_at" in new.model_fields_set or memory.within_session
             confirmed = replace(
                 again,
                 importance=max(again.importance, memory.importance),
-                expires_at=new.expires_at if "expires_at" in new.model_fields_set else again.expires_at,
-                metadata={**self._merged(again.metadata, new.metadata), **new.episode.metadata},
+                expires_at=memory.expires_at if lasts_anew else again.expires_at,
+                metadata={**self._merged(again.metadata, new.metadata), **kept(new)},
                 updated_at=memory.updated_at,
             )
             return await self._write(scope, confirmed, hold)
@@ -380,6 +385,8 @@ class MemoryService:
         if content == rendered(memory.episode) and episode not in (memory.episode, Episode()):
             content = self._admissible(rendered(episode))
         memory = with_content(memory, content, episode)
+        if "expires_at" in changes and memory.within_session:
+            changes["expires_at"] = earliest(changes["expires_at"], memory.created_at + self._session_lifetime)
         if "project_id" in changes:
             changes["scope"] = replace(memory.scope, project_id=changes.pop("project_id"))
         if metadata := changes.pop("metadata", None):
@@ -393,12 +400,6 @@ class MemoryService:
 
     def _admissible(self, content: str) -> str:
         return admissible_content(content, max_chars=self._config.max_content_chars, redact=self._redact)
-
-    def _expiry(self, new: StoreRequest, now: datetime) -> datetime | None:
-        if "expires_at" in new.model_fields_set:
-            return new.expires_at
-        lifetime = self._lifetimes.get(new.type)
-        return now + lifetime if lifetime else None
 
     def _check_expiry(self, expires_at: datetime | None) -> None:
         if expires_at is not None and expires_at <= self._clock.now():

@@ -44,6 +44,10 @@ OUTDATED_BY = "outdated_by"
 ASSERTED_AT = "asserted_at"
 """Metadata: when it was said by the turn log's times, where the system's clock stood before that."""
 
+WITHIN = "within"
+"""Metadata of a memory that holds within one session: what the client calls it (`session`), and whether the memory becomes the
+owner's own at its end (`promote`)."""
+
 
 def derived_id(*of: str) -> str:
     """The id of a memory that is made of exactly that: making it again writes the same row."""
@@ -161,6 +165,22 @@ class Memory:
         """The parts of an episodic memory."""
         value = self.metadata.get(EPISODE)
         return _episode(value) if isinstance(value, Mapping) and self.type is MemoryType.EPISODIC else Episode()
+
+    @property
+    def within_session(self) -> str:
+        """What the client calls the session that it holds in, "" for a memory that holds everywhere."""
+        value = self._within.get("session")
+        return value if isinstance(value, str) else ""
+
+    @property
+    def promote(self) -> bool:
+        """Whether it becomes the owner's own at the session's end."""
+        return bool(self.within_session) and self._within.get("promote") is True
+
+    @property
+    def _within(self) -> Mapping[str, Json]:
+        value = self.metadata.get(WITHIN)
+        return value if isinstance(value, Mapping) else {}
 
     @property
     def outdated_by(self) -> tuple[str, ...]:

@@ -41,6 +41,7 @@ class RecallOptions:
     """The settings of one request, merged from file, route and body.
 
     Attributes:
+        session: what the client calls its session; memories of other sessions are left out.
         unreadable: a setting that governs reading cannot be read, so nothing is recalled.
         tool_result_tokens: tokens of the tools' results from which on old ones are left out; 0: never.
     """
@@ -49,6 +50,7 @@ class RecallOptions:
     threshold: float
     types: frozenset[MemoryType] | None = None
     position: Position = Position.SYSTEM
+    session: str = ""
     unreadable: bool = False
     tool_result_tokens: int = 0
 

@@ -24,7 +24,6 @@ class OwnerKind(StrEnum):
     USER = "user"
     ORGANISATION = "org"
     AGENT = "agent"
-    SESSION = "session"
 
 
 @dataclass(frozen=True, slots=True)

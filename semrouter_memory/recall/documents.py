@@ -44,11 +44,13 @@ class DocumentSearch:
     Attributes:
         limit: passages in a request at most.
         token_budget: their tokens at most.
+        of_users: users have documents, too.
     """
 
     def __init__(self, *, reader: MemoryReader, vectors: QueryVectors, clock: Clock, config: KnowledgeConfig) -> None:
         self.limit = config.limit
         self.token_budget = config.token_budget
+        self.of_users = config.user_documents
         self._reader = reader
         self._vectors = vectors
         self._clock = clock

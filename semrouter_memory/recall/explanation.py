@@ -17,6 +17,8 @@ class Verdict(StrEnum):
     BELOW_THRESHOLD = "below_threshold"
     FORBIDDEN_TYPE = "forbidden_type"
     """The request asks for memories of other types."""
+    OTHER_SESSION = "other_session"
+    """It holds within another session only."""
     QUOTE_PREFERRED = "quote_preferred"
     """The quote that the statement was derived from is shown instead."""
     OUTDATED = "outdated"

@@ -106,7 +106,7 @@ class QueryFeatures:
         Args:
             known_names: how many of the names occur in memories.
         """
-        by_names = wants.by_names(known_names, len(self.names) - known_names)
+        by_names = wants.by_names(known_names, len(self.names) - known_names, impersonal=self.impersonal)
         by_meaning = wants.by_meaning(vector, intent, personal=self.personal, impersonal=self.impersonal)
         return replace(self, vector=vector, intent=intent, wants=self.wants + by_names + by_meaning)
 

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from itertools import chain
 
 from semrouter_memory.config import RecallConfig
 from semrouter_memory.errors import Service, UnavailableError
@@ -52,7 +53,7 @@ class Recaller:
     """Finds the memories that belong into a request.
 
     Args:
-        documents: searches the documents of a request's organisation; None: nothing does.
+        documents: searches the documents of a request's organisation and user; None: nothing does.
     """
 
     def __init__(
@@ -223,26 +224,33 @@ class Recaller:
             self._observer.observe(ExchangeFailed(error))
             return OthersHits(other, ())
 
-    def _documents_of(self, query: Query, request: RecallRequest) -> "asyncio.Task[list[Hit]] | None":
-        """The search of the organisation's documents, at the same time as that of the memories."""
-        if self._documents is None or request.organisation is None:
+    def _documents_of(self, query: Query, request: RecallRequest) -> "asyncio.Future[list[list[Hit]]] | None":
+        """The searches of documents, at the same time as that of the memories."""
+        if self._documents is None or not (owners := self._document_owners(request)):
             return None
-        return asyncio.create_task(self._documents.search(query, request.organisation), name="search documents")
+        return asyncio.gather(*(self._documents.search(query, owner) for owner in owners))
+
+    def _document_owners(self, request: RecallRequest) -> list[Scope]:
+        of_user = self._documents is not None and self._documents.of_users
+        owners = (request.organisation, request.scope.in_project("") if of_user else None)
+        return [owner for owner in owners if owner is not None]
 
     async def _passages(
         self,
-        search: "asyncio.Task[list[Hit]]",
+        searches: "asyncio.Future[list[list[Hit]]]",
         request: RecallRequest,
         visible: VisibleTexts | None,
         deadline: Deadline,
         explanation: Explanation | None,
     ) -> tuple[Hit, ...]:
-        """The passages to render; none where the search is late or fails."""
-        found = await result_by(search, deadline.state_for_ranking())
-        if not found or self._documents is None or request.organisation is None:
+        """The passages to render; none where a search is late or fails."""
+        found: Sequence[Hit] = best_first(chain(*(await result_by(searches, deadline.state_for_ranking()) or ())))
+        if not found or self._documents is None:
             return ()
+        for owner in self._document_owners(request):
+            found = await self._not_deleted(owner, found, explanation)
         return choose(
-            await self._not_deleted(request.organisation, found, explanation),
+            found,
             replace(request.options, limit=self._documents.limit, types=None),
             visible=await visible() if visible is not None else request.visible,
             cost=self._cost,

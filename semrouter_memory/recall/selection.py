@@ -69,7 +69,7 @@ def choose(
 
     Args:
         hits: what was found and is not deleted, the preferred ones first.
-        options: limit, threshold (a hit on it is chosen) and types.
+        options: limit, threshold (a hit on it is chosen), types and session.
         visible: every text that the model sees anyway.
         cost: what rendering a hit takes of the budget. A smaller one may still fit after one that does not.
         pinned: ids of memories that need not reach the threshold.
@@ -141,6 +141,8 @@ def _candidates(hits: Iterable[Hit], options: RecallOptions, pinned: frozenset[s
     for hit in hits:
         if hit.relevance < options.threshold and not (pinned and hit.memory.id in pinned):
             judge(hit, Verdict.BELOW_THRESHOLD)
+        elif hit.memory.within_session not in {"", options.session}:
+            judge(hit, Verdict.OTHER_SESSION)
         elif options.types is None or hit.memory.type in options.types:
             yield hit
         else:

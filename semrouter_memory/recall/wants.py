@@ -42,9 +42,9 @@ def by_meaning(vector: Vector, intent: Intent, *, personal: bool, impersonal: bo
     return float(vector[:components] @ _OF_COMPONENTS[:components]) + _MODEL.added(nearness)
 
 
-def by_names(known: int, unknown: int) -> float:
+def by_names(known: int, unknown: int, *, impersonal: bool) -> float:
     """What it adds that the memories hold, or do not hold, what the request names."""
-    return _MODEL.added(names_of(known, unknown))
+    return _MODEL.added(names_of(known, unknown, impersonal=impersonal))
 
 
 def named(request: str) -> tuple[tuple[str, ...], ...]:
@@ -79,9 +79,19 @@ def nearness_of(intent: Intent, *, personal: bool, impersonal: bool) -> Features
     }
 
 
-def names_of(known: int, unknown: int) -> Features:
-    """The features made of how many of the rare words memories hold."""
-    return {"#known names": float(min(known, _MOST_NAMES)), "#unknown names": float(min(unknown, _MOST_NAMES))}
+def names_of(known: int, unknown: int, *, impersonal: bool) -> Features:
+    """The features made of how many of the rare words memories hold.
+
+    "Who is Ottoline?" has the form of a question of general knowledge, and the memories tell that it is none.
+    """
+    all_known = known > 0 and unknown == 0
+    return {
+        "#known names": float(min(known, _MOST_NAMES)),
+        "#unknown names": float(min(unknown, _MOST_NAMES)),
+        "#all known": float(all_known),
+        "#impersonal, all known": float(impersonal and all_known),
+        "#impersonal, unknown": float(impersonal and unknown > 0),
+    }
 
 
 def _read(request: str) -> str:

@@ -97,7 +97,7 @@ def _tool_terms(tool: ToolUse) -> list[str]:
 
 
 def _told(answer: str, private: frozenset[str]) -> Iterator[str]:
-    """The lessons in an answer that can be about nobody."""
+    """The lessons in an answer that are about no person."""
     for each in answer_sentences(answer):
         if len(each) <= _MAX_CHARS and is_lesson(each) and _is_impersonal(each) and private.isdisjoint(terms(each)):
             yield each.rstrip(" .!")

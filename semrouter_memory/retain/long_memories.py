@@ -1,6 +1,6 @@
 """Memories that are longer than the embedding model reads: each is stored whole, and found by its passages.
 
-Strategy: the writer of all memories adds the passages as rows of their own, so whoever writes, changes or replaces a memory need
+Strategy: the writer of all memories adds the passages as rows of their own, so code that writes, changes or replaces a memory need
 not know of them. Listings, exports and lookups show whole memories only, searches find passages only, and a deletion takes the
 passages with it (`MemoryReader`, `MemoryWriter`).
 """

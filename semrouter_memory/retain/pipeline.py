@@ -31,6 +31,7 @@ from semrouter_memory.retain.intake import TurnIntake
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
 from semrouter_memory.retain.scheduling import ExtractionScheduler, Idling, Pace, Trigger
 from semrouter_memory.retain.session_end import EpisodeWriter, LessonWriter, SessionEndHandler
+from semrouter_memory.retain.session_memories import SessionMemories
 from semrouter_memory.retain.steps import ModelStep, QuoteStep, StepParts, quoted_part, scene_turns, unread, with_quotes
 from semrouter_memory.retain.topics import TopicWatch
 
@@ -92,13 +93,26 @@ class Retainer:
         episodes = EpisodeWriter(
             writer=writer, embedder=embedder, chat_model=chat_model, observer=observer, keep_quotes=config.quotes
         )
-        self._end = SessionEndHandler(
-            turn_log=turn_log,
+        self._end = self._session_end(writer, reader, episodes)
+
+    def _session_end(
+        self, writer: ReconcilingWriter, reader: MemoryReader, episodes: EpisodeWriter
+    ) -> SessionEndHandler:
+        config = self._config
+        return SessionEndHandler(
+            turn_log=self._turn_log,
             reader=reader,
-            observer=observer,
+            observer=self._observer,
             end_trigger=self._end_trigger,
             episodes=episodes if config.episodes else None,
             lessons=LessonWriter(writer=writer, reader=reader) if config.agent_lessons else None,
+            memories=SessionMemories(
+                turn_log=self._turn_log,
+                reader=reader,
+                writer=writer,
+                clock=self._clock,
+                hours=config.session_memory_hours,
+            ),
         )
 
     def _model_step(self, model: ChatModel, parts: StepParts, embedder: Embedder) -> ModelStep:

@@ -29,6 +29,7 @@ from semrouter_memory.retain.episode_llm import LlmEpisodes
 from semrouter_memory.retain.passages import fitted, reads_all
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
 from semrouter_memory.retain.scheduling import Trigger
+from semrouter_memory.retain.session_memories import SessionMemories
 
 _MIN_TELLING_TURNS = 2
 """An episode of one turn with content could only repeat its quote."""
@@ -163,6 +164,7 @@ class SessionEndHandler:
         end_trigger: why the session has ended, None while it has not.
         episodes: None: sessions are closed without an episode.
         lessons: None: agents learn nothing.
+        memories: ends what holds within a session.
     """
 
     def __init__(
@@ -174,6 +176,7 @@ class SessionEndHandler:
         end_trigger: Callable[[Claim, Sequence[LoggedTurn]], Trigger | None],
         episodes: EpisodeWriter | None,
         lessons: LessonWriter | None,
+        memories: SessionMemories,
     ) -> None:
         self._turn_log = turn_log
         self._reader = reader
@@ -181,6 +184,7 @@ class SessionEndHandler:
         self._end_trigger = end_trigger
         self._episodes = episodes
         self._lessons = lessons
+        self._memories = memories
 
     async def sum_up(self, claim: Claim, *, ask_model: bool) -> bool:
         """Write the session's episode if it has ended, record that, and release the claim.
@@ -204,6 +208,7 @@ class SessionEndHandler:
                 self._observer.observe(SessionDue(trigger))
                 done = await self._summed_up(claim, await self._stretch(claim, turns), ask_model=ask_model)
             if done and not claim.turns:
+                await self._memories.end(claim)
                 await self._turn_log.mark_episode(claim, through=turns[-1].sequence if turns else 0)
         await self._turn_log.release(claim)
         return done

@@ -101,7 +101,7 @@ class RequestPhase:
         """What to put into the request. Never raises (but for cancellation): a failure is a reason, and no text.
 
         Args:
-            explanation: where to record the reasons; then the result is nobody's request, and is counted nowhere.
+            explanation: where to record the reasons; then the result belongs to no request, and is counted nowhere.
         """
         timer = StepTimer(explanation)
         try:

@@ -157,6 +157,7 @@ def _describe(response: pb.ProcessingResponse, outcome: Outcome | Reason) -> Non
     # Envoy adds no header without a value, and logs a dash: both say "none" well.
     if outcome.memory_ids:
         fields["memory_ids"].string_value = _listed(outcome.memory_ids)
+        fields["memory_scores"].string_value = ",".join(f"{score:.3f}" for score in outcome.scores[:MAX_IDS])
     fields["tokens"].number_value = outcome.tokens
     fields["compressed_turns"].number_value = outcome.compressed_turns
     if outcome.shortened_results:

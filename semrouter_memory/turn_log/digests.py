@@ -51,6 +51,10 @@ class Digests:
         parts = (scope.owner, scope.project_id, name)
         return _SESSION_PREFIX + self.of(kind, *parts).hex()
 
+    def session_ids(self, scope: Scope, name: str) -> list[str]:
+        """Those of a session that a client calls by that name, as its session or its conversation."""
+        return [self.session_id(scope, kind, name) for kind in ("header", "conversation")]
+
     def content_hash(self, content: str) -> str:
         """What a tombstone keeps of a deleted statement: equal for the same words, however they are written."""
         return self.of("content", normalised(content)).hex()

@@ -194,6 +194,12 @@ class StoredTurnLog(Storage):
 
         return await self.read("session_turns", look)
 
+    async def is_called(self, claim: Claim, name: str) -> bool:
+        async def look(rows: Rows) -> bool:
+            return claim.session_id in rows.digests.session_ids(claim.scope, bounded_name(name))
+
+        return await self.read("is_called", look)
+
     async def renew(self, claim: Claim, *, lease: timedelta) -> bool:
         until = micros(self._clock.now() + lease)
         return bool((await self._held("renew", claim, partial(claims.renew, until=until))).sessions)

@@ -134,8 +134,7 @@ class View:
 
     async def named(self, scope: Scope, name: str) -> SessionRow | None:
         """The owner's session that a client calls by that name, or whose id it is."""
-        digests = self.rows.digests
-        ids = [digests.session_id(scope, kind, name) for kind in ("header", "conversation")]
+        ids = self.rows.digests.session_ids(scope, name)
         found = await self.rows.sessions([*ids, storable(name, MAX_SESSION_ID_CHARS)])
         return next((row for row in found.values() if row.scope.owner == scope.owner), None)
 

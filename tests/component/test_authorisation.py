@@ -80,10 +80,13 @@ USER_ROUTES: dict[str, Row] = {
     "PATCH /v1/memory/{memory_id}": Row(200, other=ABSENT, body={"content": "User likes coffee"}),
     "DELETE /v1/memory/{memory_id}": Row(200, other=ABSENT),
     "GET /v1/memory/{memory_id}/history": Row(200, other=ABSENT),
+    "GET /v1/knowledge": Row(200),
+    "POST /v1/knowledge": Row(200, body="Lunch is at noon.", query=(("source", "lunch.txt"),)),
+    "GET /v1/knowledge/{document_id}": Row(404),
+    "DELETE /v1/knowledge/{document_id}": Row(404),
 }
 OF_ANOTHER_PROTOCOL = {"POST /v1/memory/mcp"}
 """Routes whose messages the descriptions do not have."""
-_ORGANISATION = (("org", "acme"),)
 OPERATOR_ROUTES: dict[str, Row] = {
     **USER_ROUTES,
     "GET /healthz": Row(200, public=True),
@@ -100,10 +103,6 @@ OPERATOR_ROUTES: dict[str, Row] = {
     "GET /v1/collections/{name}": Row(200),
     "GET /v1/collections/{name}/export": Row(200),
     "DELETE /v1/collections/{name}": Row(400),
-    "GET /v1/knowledge": Row(200, query=_ORGANISATION),
-    "POST /v1/knowledge": Row(200, body="Lunch is at noon.", query=(*_ORGANISATION, ("source", "lunch.txt"))),
-    "GET /v1/knowledge/{document_id}": Row(404, query=_ORGANISATION),
-    "DELETE /v1/knowledge/{document_id}": Row(404, query=_ORGANISATION),
     "POST /v1/compact": Row(200),
     "POST /v1/backup": Row(400, body={"directory": "not/absolute"}),
 }
@@ -157,7 +156,9 @@ def ask(
     """Args: owner: for whom, where it is not the user of the table."""
     method, path = route.split(" ")
     row = TABLES[port][route]
-    query = {"owner": owner} if owner else dict(row.query)
+    query = dict(row.query)
+    if owner:
+        query = {name: value for name, value in query.items() if name != "user_id"} | {"owner": owner}
     if port == "operator" and route in USER_ROUTES and not owner:
         query["user_id"] = OWNER
     body = None if row.body is None else json.dumps(row.body)
@@ -252,6 +253,27 @@ def test_owners_of_one_name_and_two_kinds_never_meet(
         assert answer.status_code in {200, 201, 202, ABSENT}
     assert owned.memory_id in _shown(http, ports, resident)
     assert owned.memory_id not in _shown(http, ports, intruder)
+
+
+def test_documents_of_two_owners_never_meet(http: httpx.Client, ports: Ports) -> None:
+    """Their ids are the same: they follow from the source."""
+    owners = ["user:twin", "org:twin", "user:org:twin", "org:user:twin", "user:other"]
+
+    def ask_for(owner: str, method: str, path: str = "", **query: str) -> httpx.Response:
+        url, headers = f"{ports.operator_url}/v1/knowledge{path}", CALLERS["operator"]
+        return http.request(method, url, params={"owner": owner, **query}, content=f"Of {owner}.", headers=headers)
+
+    (document,) = {ask_for(owner, "POST", source="rules.txt").raise_for_status().json()["id"] for owner in owners}
+    while owners:
+        for owner in owners:
+            assert [each["id"] for each in ask_for(owner, "GET").json()["data"]] == [document]
+            (passage,) = ask_for(owner, "GET", f"/{document}").json()["text"]
+            assert passage["content"] == f"Of {owner}."
+        removed, *owners = owners
+        assert ask_for(removed, "DELETE", f"/{document}").json()["passages"] == 1
+        assert ask_for(removed, "GET", f"/{document}").status_code == ABSENT
+    for owner in ("agent:twin", "session:twin"):
+        assert ask_for(owner, "POST", source="rules.txt").status_code == ABSENT
 
 
 @pytest.mark.parametrize("caller", ["owner", "operator", *OF_MEMBERS])

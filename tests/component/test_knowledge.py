@@ -200,7 +200,7 @@ async def test_a_document_that_is_removed_while_it_is_added_stays_removed(
         monkeypatch.undo()
         await asyncio.to_thread(lambda: None)
         async with house.http(token=TOKEN) as client:
-            await client.delete(f"/v1/knowledge/{document['id']}", params={"org": "acme"})
+            await client.delete(f"/v1/knowledge/{document['id']}", params={"owner": "org:acme"})
         return await embed(texts)
 
     monkeypatch.setattr(house.service._embedder, "embed_passages", slow)

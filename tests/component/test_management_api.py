@@ -1004,6 +1004,31 @@ async def test_everything_exported_and_forgotten_comes_back_by_an_import(house: 
         ]
 
 
+async def test_a_memory_of_a_session_is_the_users_in_every_other_way(house: House) -> None:
+    async with house.user("alice") as alice, house.user("bob") as bob:
+        new = {"content": "The draft is in folder A", "within_session": "s 1", "promote": True}
+        noted = (await alice.post("/v1/memory", json=new)).json()
+        assert (noted["owner"], noted["within_session"], noted["promote"]) == ("user:alice", "s 1", True)
+        assert datetime.fromisoformat(noted["expires_at"]) - datetime.fromisoformat(noted["created_at"]) == timedelta(1)
+        again = (await alice.post("/v1/memory", json={**new, "promote": False})).json()
+        assert (again["id"], again["promote"]) == (noted["id"], False)
+        elsewhere = (await alice.post("/v1/memory", json={**new, "within_session": "s 2"})).json()
+        assert elsewhere["id"] != noted["id"]
+        exported = (await alice.get("/v1/memory/export")).text
+        assert {each["id"] for each in (await alice.get("/v1/memory")).json()["data"]} == {noted["id"], elsewhere["id"]}
+        assert (await bob.get("/v1/memory")).json()["data"] == []
+        assert (await bob.get(f"/v1/memory/{noted['id']}")).status_code == 404
+        assert (await alice.delete("/v1/memory", params={"user_id": "alice"})).json()["deleted"] == 2
+        assert (await alice.post("/v1/memory/import", content=exported.encode())).json()["imported"] == 2
+        assert (await alice.get("/v1/memory/export")).text == exported
+        for wrong in ({"promote": True}, {"within_session": "x" * 257}, {"within_session": 7}):
+            assert (await alice.post("/v1/memory", json={"content": "x", **wrong})).status_code == 400
+        reserved = {"content": "x", "metadata": {"within": {"session": "s"}}}
+        assert error_of(await alice.post("/v1/memory", json=reserved))["param"] == "metadata.within"
+        secret = {"content": "x", "within_session": "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGH"}
+        assert (await alice.post("/v1/memory", json=secret)).status_code == 400
+
+
 async def test_a_memory_forgotten_by_its_id_comes_back_by_an_import(house: House) -> None:
     await remembered_chain(house)
     async with house.user("alice") as alice:

@@ -8,7 +8,7 @@ import pytest
 from semrouter_memory.config import EmbeddingConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.evaluation.retrieval_run import CachingEmbedder
-from semrouter_memory.model import FORM, Message, Reach, Reason, Role, Scope, Tombstone
+from semrouter_memory.model import FORM, WITHIN, Message, Reach, Reason, Role, Scope, Tombstone
 from semrouter_memory.ports import Embedder
 from tests.recalling import ALICE, NOW, Recalling, recalling
 
@@ -123,6 +123,17 @@ async def test_the_designs_own_example_is_found(empty: Recalling, others: tuple[
     assert (await empty.given("What's my budget for the trip?"))[0] == HAWAII
 
 
+async def test_what_holds_within_a_session_is_recalled_in_it_alone(known: Recalling) -> None:
+    within = {FORM: "statement", WITHIN: {"session": "s1", "promote": True}}
+    await known.remember("The draft of the report is in folder Osprey", metadata=within)
+    asks = "Where is the draft of the report?"
+    assert "folder Osprey" in (await known.ask(asks, session="s1")).text
+    for other in ("", "s2", "S1", "s1 ", "s1\x00", "ѕ1"):
+        assert "Osprey" not in (await known.ask(asks, session=other)).text
+    assert "Osprey" not in (await known.ask(asks, session="s1", scope=BOB)).text
+    assert BUDGET in await known.given("What's my budget for the trip?", session="s1")
+
+
 async def test_a_vague_question_is_understood_from_the_conversation(known: Recalling) -> None:
     await known.remember(*MORE_FACTS)
     history = [
@@ -155,6 +166,26 @@ async def test_of_a_user_with_nothing_to_say_on_answers_it_gets_nothing(empty: R
 @pytest.mark.parametrize("query", ["Translate 'good night' into French", "Write a short poem about the sea"])
 async def test_a_text_to_write_gets_the_name_and_how_to_answer_at_most(known: Recalling, query: str) -> None:
     assert set(await known.given(query)) <= {SHORT, "User's name is Alice"}
+
+
+PEOPLE = (
+    "my cousin Ottilie runs the bakery on Mill Lane",
+    "Grigore from accounts sends my invoices back every time",
+    "User's physiotherapist is Menna Vaughan",
+)
+
+
+@pytest.mark.parametrize("query", ["Who is Ottilie?", "who's Grigore", "Who is Menna Vaughan?"])
+async def test_who_somebody_is_whom_memories_name_is_not_general_knowledge(empty: Recalling, query: str) -> None:
+    await empty.remember(*PEOPLE)
+    name = query.removesuffix("?").split()[-1]
+    assert name in (await empty.ask(query)).text
+
+
+@pytest.mark.parametrize("query", ["Who is Margaret Atwood?", "Who was Ottilie von Goethe?", "who's the king of Norway"])
+async def test_who_somebody_else_is_gets_nothing_personal(empty: Recalling, query: str) -> None:
+    await empty.remember(*PEOPLE)
+    assert not (await empty.ask(query)).text
 
 
 async def test_another_user_gets_nothing(known: Recalling) -> None:

@@ -1,12 +1,13 @@
 """Recall over Milvus Lite: what is at hand in the process is what the store would have said."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from semrouter_memory.app import pipelines
 from semrouter_memory.app.pipelines import knowledge_service
 from semrouter_memory.config import EmbeddingConfig, KnowledgeConfig, MilvusConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
@@ -320,3 +321,27 @@ async def test_a_long_memory_leaves_no_passage_behind(pair: Pair) -> None:
 
 async def _all(recalled: Recalling) -> list[Memory]:
     return list((await recalled.service().page(ALICE, limit=200)).memories)
+
+
+async def test_a_users_own_documents_are_found_by_their_requests_alone(pair: Pair) -> None:
+    config = KnowledgeConfig(user_documents=True)
+    switched_on = pair.near.config.model_copy(update={"knowledge": config})
+    recalled = replace(pair.near, config=switched_on)
+    service = knowledge_service(config, recalled.adapters)
+    await service.add(ALICE, Upload(source="/home/alice/handbook.md", data=_HANDBOOK))
+
+    assert "thirty days" in (await recalled.ask(_DAYS, scope=Scope("alice", "a project"))).text
+    assert (await pair.near.ask(_DAYS)).text == ""
+    for scope, others in ((Scope("bob"), ()), (Scope("bob"), _OF_ACME), (Scope("acme"), ())):
+        assert (await recalled.ask(_DAYS, scope=scope, others=others)).text == ""
+    # Both owners' passages are ranked as one.
+    await service.add(_ACME, Upload(source="/srv/rules.md", data=b"Every employee gets thirty-one days of vacation."))
+    both = (await recalled.ask(_DAYS, others=_OF_ACME)).text
+    assert ("thirty days" in both, "thirty-one days" in both) == (True, True)
+
+    await pipelines.deletion_service(recalled.adapters).tombstone_all(ALICE, Reach.ALL)
+    assert (await recalled.ask(_DAYS)).text == ""
+    documents = recalled.adapters.documents
+    assert documents is not None
+    assert (await documents.page(ALICE, limit=10, now=None)).memories == ()
+    assert len((await documents.page(_ACME, limit=10, now=None)).memories) == 2

@@ -3,20 +3,27 @@
 import asyncio
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
+from semrouter_memory.app.management import new_memory_id
+from semrouter_memory.config import ManagementConfig
 from semrouter_memory.errors import (
     ChatModelError,
+    InvalidRequestError,
     LockLostError,
     ModelUnavailableError,
     StoreUnavailableError,
 )
+from semrouter_memory.manage.schemas import StoreRequest, UpdateRequest
+from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.model import (
     Appended,
     Candidate,
     Claim,
     LoggedTurn,
+    Memory,
     MemoryType,
     OwnerKind,
     Scope,
@@ -25,9 +32,12 @@ from semrouter_memory.model import (
     ToolUse,
     TurnTotals,
 )
+from semrouter_memory.retain.redact import redact
 from tests.hashed import HashedEmbedder
+from tests.memory_service import memory_service
 from tests.retaining import ALICE, Bench, MakeBench, ScriptedModel
 
+BOB = Scope("bob")
 BUDGET = "My budget for the Hawaii trip is $10,000"
 SUMMARY = "On 2026-03-20 the user planned a trip to Hawaii with a budget of $10,000."
 DEPLOYED = (
@@ -647,3 +657,121 @@ async def test_lessons_wait_for_the_store(make_bench: MakeBench) -> None:
     await bench.tick()
     assert await learned(bench) == [LESSON]
     assert await is_done_with(bench)
+
+
+# -- memories that hold within a session -------------------------------------------------------------------------------
+
+
+def api(bench: Bench) -> MemoryService:
+    """What the management API asks."""
+    return memory_service(
+        store=bench.store,
+        embedder=HashedEmbedder(),
+        turn_log=bench.log,
+        state=None,
+        locks=bench.locks,
+        clock=bench.clock,
+        new_id=new_memory_id,
+        redact=redact,
+        config=ManagementConfig(),
+    )
+
+
+async def note(
+    bench: Bench, content: str, *, session: str = "s1", promote: bool = False, scope: Scope = ALICE, **more: Any
+) -> Memory:
+    return await api(bench).store(scope, StoreRequest(content=content, within_session=session, promote=promote, **more))
+
+
+async def test_a_sessions_memory_is_gone_at_its_end_and_others_stay(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    bench.say("Hello there", ends=False)
+    await note(bench, "The draft is in folder A")
+    other = await note(bench, "The draft is in folder B", session="S1")
+    foreign = await note(bench, "The draft is in folder C", scope=BOB)
+    lasting = await api(bench).store(ALICE, StoreRequest(content="The printer is on floor two"))
+    bench.say("Bye", ends=True)
+    await bench.work()
+    assert sorted(await bench.contents()) == sorted([other.content, lasting.content])
+    assert await bench.memories(BOB) == [foreign]
+    assert await is_done_with(bench)
+
+
+async def test_a_promoted_memory_is_the_users_own_after_the_end(make_bench: MakeBench) -> None:
+    bench = make_bench(episodes=False)
+    noted = await note(bench, "User prefers the blue theme", promote=True, metadata={"origin": "crm"})
+    assert (noted.within_session, noted.promote, noted.expires_at) == ("s1", True, noted.created_at + timedelta(days=1))
+    plan(bench, ends=True)
+    await bench.work()
+    (kept,) = [memory for memory in await bench.memories() if memory.id == noted.id]
+    assert (kept.content, kept.within_session, kept.promote, kept.expires_at) == (noted.content, "", False, None)
+    assert kept.metadata["origin"] == "crm"
+    plan(bench, ends=True)
+    await bench.work()
+    assert kept in await bench.memories(), "a second end changes nothing"
+
+
+async def test_promoting_reconciles_with_what_is_known(make_bench: MakeBench) -> None:
+    bench = make_bench(episodes=False)
+    known = await api(bench).store(ALICE, StoreRequest(content="User's budget for the trip is $10,000"))
+    bench.clock.step(minutes=1)
+    newer = await note(bench, "User's budget for the trip is $12,000", promote=True)
+    same = await note(bench, "User's budget for the trip is $10,000", session="s2", promote=True)
+    assert known in await bench.memories(), "what holds within a session replaces nothing"
+    assert same.id != known.id
+    bench.say("Bye", session="s2", ends=True)
+    await bench.work()
+    assert {memory.id for memory in await bench.memories()} == {known.id, newer.id}
+    bench.say("Bye", ends=True)
+    await bench.work()
+    assert [memory.id for memory in await bench.memories()] == [newer.id]
+    replaced = await bench.store.get(ALICE, known.id)
+    assert replaced is not None
+    assert replaced.superseded_by == newer.id
+
+
+async def test_what_is_said_is_learned_though_a_session_knows_it(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    await note(bench, BUDGET, session="s2")
+    bench.say(BUDGET)
+    await bench.work()
+    assert BUDGET in [memory.content for memory in await bench.memories() if not memory.within_session]
+
+
+async def test_a_sessions_memory_expires_without_an_end(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    late = bench.clock.now() + timedelta(days=9)
+    await note(bench, "The draft is in folder A", expires_at=late)
+    soon = await note(bench, "The printer is on floor two", expires_at=bench.clock.now() + timedelta(hours=1))
+    assert soon.expires_at == soon.created_at + timedelta(hours=1)
+    edited = await api(bench).update(ALICE, soon.id, UpdateRequest(expires_at=None))
+    assert edited.expires_at == soon.created_at + timedelta(days=1)
+    bench.clock.step(hours=25)
+    assert await bench.memories() == []
+
+
+async def test_a_deleted_memory_is_not_promoted(make_bench: MakeBench) -> None:
+    bench = make_bench(episodes=False)
+    noted = await note(bench, "User prefers the blue theme", promote=True)
+    bench.clock.step(seconds=1)
+    await bench.log.tombstone(Tombstone(scope=ALICE, at=bench.log.now(), memory_id=noted.id))
+    bench.say("Bye", ends=True)
+    await bench.work()
+    assert await bench.memories() == []
+
+
+async def test_sessions_in_a_project_end_what_holds_in_it(make_bench: MakeBench) -> None:
+    """Session names are the project's own: the end of a session elsewhere touches none of them."""
+    bench = make_bench(episodes=False)
+    noted = await note(bench, "The draft is in folder A", scope=ALICE.in_project("apollo"))
+    bench.say("Bye", ends=True)
+    await bench.work()
+    assert await bench.memories() == [noted]
+
+
+@pytest.mark.parametrize(
+    ("scope", "fields"), [(Scope("acme", kind=OwnerKind.ORGANISATION), {}), (ALICE, {"session": "", "promote": True})]
+)
+async def test_only_users_have_sessions(make_bench: MakeBench, scope: Scope, fields: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequestError):
+        await note(make_bench(), "The draft is in folder A", scope=scope, **fields)

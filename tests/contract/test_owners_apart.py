@@ -193,6 +193,9 @@ async def test_no_operation_of_a_turn_log_reaches_a_look_alike(
     claim = await claimed(turn_log, theirs.session_id, resident)
     assert [turn.user_text for turn in claim.turns] == ["I like tea"]
     assert not claim.ended
+    assert await turn_log.is_called(claim, "s")
+    assert not await turn_log.is_called(replace(claim, scope=intruder), "s")
+    assert not await turn_log.is_called(claim, "S")
 
 
 async def _turns(log: WholeTurnLog, scope: Scope) -> list[LoggedTurn]:

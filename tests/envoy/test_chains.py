@@ -401,7 +401,7 @@ _DAYS = "How many days of vacation do employees have?"
 async def test_members_are_answered_from_their_organisations_documents(jwt_chain: Installation) -> None:
     on, member = jwt_chain, token("dora", org="wayne")
     async with operator(on) as http:
-        params = {"org": "wayne", "source": "https://wayne.test/handbook.md"}
+        params = {"owner": "org:wayne", "source": "https://wayne.test/handbook.md"}
         added = (await http.post("/v1/knowledge", params=params, content=_HANDBOOK)).json()
         assert (added["outcome"], added["passages"]) == ("added", 1)
         asked = await told(on, CHAT, _DAYS, key=member)
@@ -409,5 +409,5 @@ async def test_members_are_answered_from_their_organisations_documents(jwt_chain
         assert 'https://wayne.test/handbook.md): "Employees have thirty days of vacation a year."' in asked
         for outsider in (token("dora"), token("erin", org="wayne2"), token("wayne"), token("erin", agent="wayne")):
             assert "thirty days" not in await told(on, CHAT, _DAYS, key=outsider)
-        await http.delete(f"/v1/knowledge/{added['id']}", params={"org": "wayne"})
+        await http.delete(f"/v1/knowledge/{added['id']}", params={"owner": "org:wayne"})
     assert "thirty days" not in await told(on, CHAT, _DAYS, key=member)

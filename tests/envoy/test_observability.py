@@ -177,6 +177,7 @@ async def test_client_and_access_log_learn_which_memories_were_used(logged: dict
     }
     line = await this.line(USED)
     assert (line["memories_used"], line["memory_reason"], line["memory_ids"]) == (1, "injected", this.memory_id)
+    assert 0.6 <= float(line["memory_scores"]) <= 1
     assert line["memory_tokens"] > 0
     assert line["memory_duration_ms"] > 0
     assert line["memory_compressed_turns"] == 0

@@ -77,7 +77,7 @@ class NeighbourReader:
         self._clock = clock
 
     async def read(self, scope: Scope, vectors: Sequence[Vector], tombstones: Tombstones) -> Neighbourhood:
-        """What any process has written until now."""
+        """What any process has written until now, without what holds within a session only."""
         turn = asyncio.Semaphore(_AT_ONCE)
 
         async def found(vector: Vector) -> list[Hit]:
@@ -91,8 +91,7 @@ class NeighbourReader:
                     reach=Reach.EXACT,
                     fresh=True,
                 )
-            # A long memory says too much to be compared with one statement.
-            return [hit for hit in hits if not hit.memory.passage and not tombstones.covers(hit.memory)]
+            return [hit for hit in hits if _comparable(hit.memory) and not tombstones.covers(hit.memory)]
 
         return Neighbourhood(scope, tombstones, vectors, await asyncio.gather(*map(found, vectors)))
 
@@ -118,3 +117,8 @@ class NeighbourReader:
             found |= new
             ids = list(new)
         return [memory for memory in found.values() if memory.scope.project_id == scope.project_id]
+
+
+def _comparable(memory: Memory) -> bool:
+    """Not with what holds within a session only. A long memory says too much to be compared with one statement."""
+    return not memory.within_session and not memory.passage

@@ -10,6 +10,7 @@ from semrouter_memory.model import (
     FORM,
     QUOTE,
     STATEMENTS,
+    WITHIN,
     Candidate,
     Json,
     Memory,
@@ -55,6 +56,12 @@ class RowFactory:
             metadata=_provenance(candidate),
         ).asserted(candidate.observed_at, now=now)
         return replace(memory, expires_at=memory.observed_at + lifetime) if lifetime else memory
+
+    def promoted(self, memory: Memory) -> Memory:
+        """A session's memory as the owner's own."""
+        lifetime = self._lifetimes.get(memory.type)
+        plain = {key: value for key, value in memory.metadata.items() if key != WITHIN}
+        return replace(memory, metadata=plain, expires_at=memory.observed_at + lifetime if lifetime else None)
 
     def confirmed(self, known: Memory, candidate: Candidate, *, now: datetime) -> Memory:
         """A memory that was said again: deleting it must reach these turns too. Unchanged when they are known already."""

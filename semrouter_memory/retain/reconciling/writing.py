@@ -221,6 +221,39 @@ class ReconcilingWriter:
             await self._write_each(scope, allowed, tombstones, hold, Written(frozenset()))
             return len(allowed)
 
+    async def settle(self, scope: Scope, memories: Sequence[Memory]) -> None:
+        """Make those memories of a session the owner's own that are to be promoted, as if said when stored; delete the others.
+
+        Raises:
+            LockLostError: the owner's lock was lost; doing it again completes it.
+        """
+        vectors = await self._embedder.embed_passages([embedded_text(each) for each in memories])
+        async with self._locks.hold(scope) as hold:
+            tombstones = await self._turn_log.tombstones(scope)
+            for each, vector in zip(memories, vectors, strict=True):
+                memory = await self._reader.get(each.scope, each.id)
+                if memory is None or not memory.within_session:
+                    continue
+                written = await self._promote(memory, vector, tombstones, hold) if memory.promote else ()
+                if memory.id not in {row.memory.id for row in written}:
+                    await hold.confirm()
+                    await self._writer.delete(memory.scope, [memory.id])
+        if self._written:
+            self._written(scope)
+
+    async def _promote(
+        self, memory: Memory, vector: Vector, tombstones: Tombstones, hold: OwnerHold
+    ) -> Sequence[EmbeddedMemory]:
+        if tombstones.covers(memory) or memory.superseded_at is not None:
+            return ()
+        around = await self._neighbours.read(memory.scope, [vector], tombstones)
+        candidate = Candidate(
+            type=memory.type, content=memory.content, observed_at=memory.observed_at, extractor="", form=memory.form
+        )
+        decision = await (await self._neighbours.near(around, 0, candidate)).decide(candidate)
+        row = self._rows.promoted(memory)
+        return await self._carry_out(memory.scope, candidate, decision, hold, row=row)
+
     async def _prepared(self, scope: Scope, candidates: Sequence[Candidate]) -> list[_Prepared]:
         deleted = await self._turn_log.tombstones(scope)
         whole = [_without_deleted(scope, each, deleted) for each in candidates]
@@ -265,15 +298,19 @@ class ReconcilingWriter:
     # -- carrying out --------------------------------------------------------------------------------------------------
 
     async def _carry_out(
-        self, scope: Scope, candidate: Candidate, decision: Reconciled, hold: OwnerHold
+        self, scope: Scope, candidate: Candidate, decision: Reconciled, hold: OwnerHold, *, row: Memory | None = None
     ) -> list[EmbeddedMemory]:
-        """Returns what was written."""
+        """Returns what was written.
+
+        Args:
+            row: the candidate as a memory, if it is one already.
+        """
         now = self._clock.now()
         if decision.action is ReconcileAction.SKIP:
             changed = [self._rows.confirmed(known, candidate, now=now) for known in decision.targets]
             changed = [memory for memory in changed if memory not in decision.targets]
         else:
-            memory = self._rows.new(scope, candidate, now=now)
+            memory = row or self._rows.new(scope, candidate, now=now)
             if decision.action is ReconcileAction.FLAG:
                 memory, *changed = self._rows.flagged(memory, decision.targets, now=now)
             else:

@@ -10,6 +10,7 @@ from bench.figures import (
     Growth,
     GrowthPoint,
     Headline,
+    KnowledgeFigures,
     Learning,
     PathFigures,
     ProcessFigures,
@@ -78,6 +79,16 @@ POINT = GrowthPoint(
     users=20,
     path=PATH,
 )
+KNOWLEDGE = KnowledgeFigures(
+    passages=2_000,
+    memories=1_000,
+    embedding=times(2.0),
+    alone=times(4.0),
+    beside=times(12.0),
+    with_passages=40,
+    adding=Ratio(0.85, 0.8, 0.9),
+    settled=True,
+)
 EVERYTHING = {
     "headline": HEADLINE,
     "throughput": THROUGHPUT,
@@ -85,4 +96,5 @@ EVERYTHING = {
     "bodies": Bodies(paths={1_000: PATH, 5_000_000: PATH}),
     "recall": RECALL,
     "growth": Growth(points=[POINT]),
+    "knowledge": KNOWLEDGE,
 }

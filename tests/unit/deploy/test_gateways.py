@@ -105,7 +105,8 @@ class TestIstio:
         assert match["method"] == shipped["llm"]["match"]["headers"][0]["string_match"]
 
     @pytest.mark.parametrize(
-        ("path", "ours"), [("/v1/memory", True), ("/v1/memory/mem_1", True), ("/v1/memory-bank", False)]
+        ("path", "ours"),
+        [("/v1/memory", True), ("/v1/memory/mem_1", True), ("/v1/memory-bank", False), ("/v1/knowledge/doc_1", True)],
     )
     def test_the_management_api_is_a_whole_path_segment(self, path: str, ours: bool) -> None:
         routes = FILES.manifests("istio.yaml").the("VirtualService")["spec"]["http"]

@@ -283,6 +283,25 @@ class TestSwitches:
         assert step.request.scope == Scope("carol")
 
 
+@pytest.mark.parametrize(
+    ("headers", "fields", "session"),
+    [
+        ((), {}, ""),
+        ((("x-session-id", "s 1"),), {}, "s 1"),
+        ((), {"conversation": "conv_1"}, "conv_1"),
+        ((("x-session-id", "s1"),), {"conversation": {"id": "conv_1"}}, "s1"),
+    ],
+)
+def test_recall_knows_what_the_client_calls_its_session(
+    make_exchange: MakeExchange, headers: tuple[tuple[str, str], ...], fields: dict[str, Any], session: str
+) -> None:
+    exchange = make_exchange()
+    exchange.receive(request_headers(RECALL, *headers, path="/v1/responses"))
+    step = exchange.receive(body(orjson.dumps({"input": "my budget?", **fields})))
+    assert isinstance(step, NeedRecall)
+    assert step.request.options.session == session
+
+
 ACME, OTHER_ORG = Scope("Acme", kind=OwnerKind.ORGANISATION), Scope("other", kind=OwnerKind.ORGANISATION)
 BOT = Scope("bot", kind=OwnerKind.AGENT)
 

@@ -33,6 +33,8 @@ def test_every_field_of_a_memory_is_shown() -> None:
         "owner": "user:alice",
         "project_id": "trip",
         "session_id": "ses_1",
+        "within_session": "",
+        "promote": False,
         "source": "conversation",
         "observed_at": "2026-03-01T12:00:00Z",
         "created_at": "2026-03-01T12:00:00Z",

@@ -138,6 +138,7 @@ async def test_memories_are_told_with_the_body_and_not_again_with_the_answer() -
         "reason": "injected",
         "memories_used": 1,
         "memory_ids": "mem_1",
+        "memory_scores": "1.000",
         "tokens": 7,
         "compressed_turns": 0,
     }

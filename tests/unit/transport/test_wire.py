@@ -206,7 +206,12 @@ def test_silence_is_no_message() -> None:
 
 
 OUTCOME = Outcome(
-    reason=Reason.INJECTED, memory_ids=("mem_1", "mem_2"), tokens=40, compressed_turns=3, duration_ms=1.23456
+    reason=Reason.INJECTED,
+    memory_ids=("mem_1", "mem_2"),
+    scores=(0.98765, 0.6),
+    tokens=40,
+    compressed_turns=3,
+    duration_ms=1.23456,
 )
 
 
@@ -239,6 +244,7 @@ def test_an_outcome_goes_with_the_first_answer(kind: str, reply: Reply) -> None:
         "reason": "injected",
         "memories_used": 2,
         "memory_ids": "mem_1,mem_2",
+        "memory_scores": "0.988,0.600",
         "tokens": 40,
         "compressed_turns": 3,
         "duration_ms": 1.235,
