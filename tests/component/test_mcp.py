@@ -194,7 +194,7 @@ async def test_the_operator_acts_for_a_named_user(ports: Ports) -> None:
 
 
 async def test_members_search_their_organisations_documents(ports: Ports) -> None:
-    at = {"org": "acme", "source": "/srv/handbook/leave.md"}
+    at = {"owner": "org:acme", "source": "/srv/handbook/leave.md"}
     async with httpx.AsyncClient(base_url=ports.operator_url, headers=OPERATOR, verify=False) as http:
         added = await http.post("/v1/knowledge", params=at, content="# Leave\n\nAnnounce leave ten days in advance.")
         assert added.status_code == httpx.codes.OK
@@ -208,7 +208,7 @@ async def test_members_search_their_organisations_documents(ports: Ports) -> Non
         assert passage["source"] == "leave.md"
         assert "ten days" in passage["content"]
         assert await found(ALICE | {"x-memory-org": "acme2"}) == await found(ALICE) == []
-        await http.delete(f"/v1/knowledge/{added.json()['id']}", params={"org": "acme"})
+        await http.delete(f"/v1/knowledge/{added.json()['id']}", params={"owner": "org:acme"})
         assert await found(ALICE | {"x-memory-org": "acme"}) == []
 
 
