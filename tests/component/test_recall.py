@@ -182,7 +182,9 @@ async def test_who_somebody_is_whom_memories_name_is_not_general_knowledge(empty
     assert name in (await empty.ask(query)).text
 
 
-@pytest.mark.parametrize("query", ["Who is Margaret Atwood?", "Who was Ottilie von Goethe?", "who's the king of Norway"])
+@pytest.mark.parametrize(
+    "query", ["Who is Margaret Atwood?", "Who was Ottilie von Goethe?", "who's the king of Norway"]
+)
 async def test_who_somebody_else_is_gets_nothing_personal(empty: Recalling, query: str) -> None:
     await empty.remember(*PEOPLE)
     assert not (await empty.ask(query)).text
