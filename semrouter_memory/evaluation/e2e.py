@@ -186,7 +186,11 @@ def content_words(text: str) -> frozenset[str]:
 
 
 class EndToEndRun:
-    """Plays users one after the other, each as a separate owner."""
+    """Plays users one after the other, each as a separate owner.
+
+    Attributes:
+        memories: how many its users had.
+    """
 
     def __init__(self, adapters: Adapters, clock: PlayClock, config: MemoryConfig, models: ExternalModels) -> None:
         recall = config.recall.model_copy(update={"deadline_ms": PATIENCE_MS})
@@ -198,6 +202,7 @@ class EndToEndRun:
         self._recaller = pipelines.request_phase(self._config, adapters, models)
         self._users = 0
         self.memories = 0
+        self.judged: list[JudgedQuestion] = []
 
     async def prepare(self) -> None:
         """Embed recall's prototypes before the first question."""
@@ -240,14 +245,6 @@ class EndToEndRun:
         return line(Hit(memory, 0.0, 0.0), self._config.recall.render)
 
 
-@dataclass(frozen=True, slots=True)
-class EndToEndOutcome:
-    """What was judged of one file, and how many memories its users had."""
-
-    judged: list[JudgedQuestion]
-    memories: int
-
-
 async def evaluate(options: EvalOptions, *, misses: bool) -> None:
     """The command; see `play_files`.
 
@@ -256,18 +253,15 @@ async def evaluate(options: EvalOptions, *, misses: bool) -> None:
     """
     memory = options.config.memory
 
-    async def play(
-        name: str, users: Sequence[EndToEndCase], embedder: Embedder, models: ExternalModels
-    ) -> EndToEndOutcome:
+    async def play(name: str, users: Sequence[EndToEndCase], embedder: Embedder, models: ExternalModels) -> EndToEndRun:
         async with throwaway_adapters(embedder, memory) as (adapters, clock):
             run = EndToEndRun(adapters, clock, memory, models)
             await run.prepare()
-            judged: list[JudgedQuestion] = []
             for user in tracked(users, name, total=len(users)):
-                judged += await run.play(user)
-        return EndToEndOutcome(judged, run.memories)
+                run.judged += await run.play(user)
+        return run
 
-    def report(console: Console, name: str, outcome: EndToEndOutcome) -> Json:
+    def report(console: Console, name: str, outcome: EndToEndRun) -> Json:
         print_figures(console, name, outcome.judged, memories=outcome.memories)
         if misses:
             print_misses(console, outcome.judged)

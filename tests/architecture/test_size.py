@@ -28,7 +28,8 @@ def found_in(path: Path) -> list[str]:
     """What is wrong with a module."""
     source = path.read_text(encoding="utf-8")
     tree, name = ast.parse(source), path.relative_to(PACKAGE)
-    found = [] if ast.get_docstring(tree) else [f"{name} does not say what it is"]
+    says = ast.get_docstring(tree) and source.startswith('"""')
+    found = [] if says else [f"{name} does not say in its first line what it is"]
     if (length := len(code_lines(source))) > MAX_CODE_LINES:
         found.append(f"{name} has {length} lines of code")
     for node in ast.walk(tree):

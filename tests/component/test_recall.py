@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from semrouter_memory.app import pipelines
 from semrouter_memory.config import EmbeddingConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.evaluation.retrieval_run import CachingEmbedder
+from semrouter_memory.manage.schemas import StoreRequest
 from semrouter_memory.model import FORM, WITHIN, Message, Reach, Reason, Role, Scope, Tombstone
 from semrouter_memory.ports import Embedder
 from tests.recalling import ALICE, NOW, Recalling, recalling
@@ -300,3 +302,18 @@ async def test_what_is_written_changes_the_very_next_answer(known: Recalling) ->
 async def test_a_chinese_question_finds_what_was_said_in_other_words(empty: Recalling, query: str, wanted: str) -> None:
     await empty.remember(*CHINESE, metadata={FORM: "quote"})
     assert any(wanted in given for given in await empty.given(query))
+
+
+async def test_a_long_memory_of_a_session_is_found_in_it_and_everywhere_once_promoted(empty: Recalling) -> None:
+    """Its passages are recalled where it is."""
+    told = " ".join(f"Point {number} of the agenda takes {number} minutes." for number in range(2, 60))
+    content = f"{told} The key of the archive is under the blue flowerpot."
+    noted = await empty.service().store(ALICE, StoreRequest(content=content, within_session="s1", promote=True))
+    asks = "Where is the key of the archive?"
+    assert "blue flowerpot" in (await empty.ask(asks, session="s1")).text
+    assert "blue flowerpot" not in (await empty.ask(asks, session="s2")).text
+    writer = pipelines.reconciling_writer(empty.config.ageing, empty.adapters, empty.models)
+    await writer.settle(ALICE, [noted])
+    assert "blue flowerpot" in (await empty.ask(asks)).text
+    await writer.settle(ALICE, [noted])
+    assert (await empty.service().get(ALICE, noted.id)).content == content

@@ -17,15 +17,16 @@ few_steps = pytest.mark.filterwarnings("ignore:lbfgs failed to converge")
 
 def _moved(model: Mapping[str, Any], start: Mapping[str, Any]) -> float:
     """The most that a weight differs by."""
-    found: list[Mapping[str, float]]
-    stored: list[Mapping[str, float]]
-    found, stored = ([each["weights"] for _, each in sorted(one["classes"].items())] for one in (model, start))
-    assert model["classes"].keys() == start["classes"].keys()
-    return max(
-        abs(one.get(name, 0.0) - other.get(name, 0.0))
-        for one, other in zip(found, stored, strict=True)
-        for name in one.keys() | other.keys()
-    )
+    found, stored = _weights(model), _weights(start)
+    return max(abs(found.get(key, 0.0) - stored.get(key, 0.0)) for key in found.keys() | stored.keys())
+
+
+def _weights(model: Mapping[str, Any]) -> dict[tuple[str, str], float]:
+    return {
+        (name, feature): weight
+        for name, each in model["classes"].items()
+        for feature, weight in each["weights"].items()
+    }
 
 
 @few_steps
