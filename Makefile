@@ -134,7 +134,7 @@ docs: setup ## write the references from the code and build the documentation in
 docs-check:
 	@out=$$(mktemp -d) && trap 'rm -r "$$out"' EXIT && $(MKDOCS) --site-dir "$$out" && echo "the documentation's links are good"
 
-wheel: setup ## build the wheel, install it into an empty environment and run it from there
+wheel: setup ## build the wheel, install it by name into an empty environment, run it from there; leaves it in dist/
 	@$(BIN)/python .ci/wheel.py
 
 fit: setup model ## fit the learned decisions (semrouter_memory/learned) to training/, or with PROFILE=config.yaml for another embedding model

@@ -1,4 +1,4 @@
-"""Builds the wheel, installs it into an empty environment and runs it from there: `make wheel-check`.
+"""Builds the wheel, installs it by name into an empty environment, runs it from there, and leaves it in dist/: `make wheel`.
 
 The checkout is not on the path of what runs, so a file that the wheel lacks, or a package that is not declared, fails here.
 """
@@ -13,7 +13,8 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGE = "semrouter_memory"
+DIST = ROOT / "dist"
+NAME, PACKAGE = "semrouter-memory", "semrouter_memory"
 SOURCES = ("pyproject.toml", "README.md", "LICENSE", PACKAGE, "envoy")
 EXTRA = "model"
 """What `model build` needs; the other extras stay out, so that importing what they bring shows."""
@@ -42,7 +43,7 @@ def main() -> None:
         environment = directory / "environment"
         venv.create(environment, with_pip=True)
         python, command = environment / "bin" / "python", environment / "bin" / "semrouter-memory"
-        pip(python, "install", "--quiet", f"{wheel}[{EXTRA}]")
+        pip(python, "install", "--quiet", "--find-links", str(wheel.parent), f"{NAME}[{EXTRA}]")
         config = directory / "config.yaml"
         config.write_text(f"memory: {{data_dir: {directory / 'data'}, embedding: {{path: {directory / 'model'}}}}}\n")
         for arguments in (
@@ -52,7 +53,9 @@ def main() -> None:
             [command, "config", "check", "--elsewhere", config],
         ):
             run(arguments, directory)
-    print("the wheel holds every file and runs from an empty environment")  # noqa: T201 - a command's answer
+        DIST.mkdir(exist_ok=True)
+        kept = shutil.copy(wheel, DIST)
+    print(f"{kept} holds every file and runs from an empty environment")  # noqa: T201 - a command's answer
 
 
 def built(directory: Path) -> Path:

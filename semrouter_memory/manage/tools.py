@@ -25,6 +25,7 @@ from semrouter_memory.manage.schemas import MemoryJson, SearchRequest, StoreRequ
 from semrouter_memory.manage.times import Since, Until, observed_in
 from semrouter_memory.model import Hit, Json, MemoryType, Scope
 from semrouter_memory.recall.render import cited_source
+from semrouter_memory.recall.strategy import best_first
 
 INSTRUCTIONS = (
     "The user's long-term memory. Call `recall` before you answer what may depend on the user's preferences, plans, people or"
@@ -217,10 +218,12 @@ async def _list(caller: Caller, request: _ListRequest) -> dict[str, Json]:
 
 
 async def _search_knowledge(caller: Caller, request: _PassageRequest) -> dict[str, Json]:
-    if caller.api.knowledge is None or caller.organisation is None:
+    knowledge, owners = caller.api.knowledge, dict.fromkeys((caller.owner, caller.organisation))
+    served = [each for each in owners if knowledge is not None and each is not None and knowledge.serves(each)]
+    if knowledge is None or not served:
         return {"passages": [], "note": "This user belongs to no organisation that has documents here."}
-    found = await caller.api.knowledge.search(caller.organisation, request.query, limit=request.limit)
-    return {"passages": [_cited(hit) for hit in found]}
+    found = [hit for owner in served for hit in await knowledge.search(owner, request.query, limit=request.limit)]
+    return {"passages": [_cited(hit) for hit in best_first(found)[: request.limit]]}
 
 
 def _cited(hit: Hit) -> dict[str, Json]:
@@ -318,7 +321,7 @@ TOOLS: Mapping[str, Tool] = {
     "search_knowledge": Tool(
         title="Search documents",
         description=(
-            "Search the documents of the user's organisation: rules, manuals, prices. The answer has the passages most relevant"
+            "Search the documents of the user and of their organisation: rules, manuals, prices. The answer has the passages most relevant"
             " first, with headings, page, date and source: cite the source. What is known of the user is not among them."
         ),
         request=_PassageRequest,

@@ -41,7 +41,16 @@ def test_every_file_that_is_named_exists(page: Path) -> None:
     """Relative to the page, to the repository or to the package."""
     named = _NAMED.findall(page.read_text(encoding="utf-8"))
     places = (page.parent, ROOT, ROOT / "semrouter_memory")
-    known = {"turns.db", "config.yaml", "new.yaml", "site/", "milvus.writes/", "milvus.db.writes/", "recordings/"}
+    known = {
+        "turns.db",
+        "config.yaml",
+        "new.yaml",
+        "site/",
+        "milvus.writes/",
+        "milvus.db.writes/",
+        "recordings/",
+        "dist/",
+    }
     assert [each for each in named if each not in known and not any((place / each).exists() for place in places)] == []
 
 

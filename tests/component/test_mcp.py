@@ -193,8 +193,19 @@ async def test_the_operator_acts_for_a_named_user(ports: Ports) -> None:
         assert [each["content"] for each in (await done(client, "list_memories"))["memories"]] == [BUDGET]
 
 
+async def test_users_search_their_own_documents_too(ports: Ports) -> None:
+    async with httpx.AsyncClient(base_url=ports.user_url, headers=ALICE, verify=False) as http:
+        text = "# Garden\n\nThe plum tree is cut in late July."
+        added = await http.post("/v1/knowledge", params={"source": "notes.md"}, content=text)
+        for headers, passages in ((ALICE, 1), (ALICE | {"x-memory-org": "empty"}, 1), (BOB, 0)):
+            async with connected(ports.user_url + PATH, headers) as client:
+                found = await done(client, "search_knowledge", query="When is the plum tree cut?")
+            assert len(found["passages"]) == passages
+        (await http.delete(f"/v1/knowledge/{added.json()['id']}")).raise_for_status()
+
+
 async def test_members_search_their_organisations_documents(ports: Ports) -> None:
-    at = {"org": "acme", "source": "/srv/handbook/leave.md"}
+    at = {"owner": "org:acme", "source": "/srv/handbook/leave.md"}
     async with httpx.AsyncClient(base_url=ports.operator_url, headers=OPERATOR, verify=False) as http:
         added = await http.post("/v1/knowledge", params=at, content="# Leave\n\nAnnounce leave ten days in advance.")
         assert added.status_code == httpx.codes.OK
@@ -208,7 +219,7 @@ async def test_members_search_their_organisations_documents(ports: Ports) -> Non
         assert passage["source"] == "leave.md"
         assert "ten days" in passage["content"]
         assert await found(ALICE | {"x-memory-org": "acme2"}) == await found(ALICE) == []
-        await http.delete(f"/v1/knowledge/{added.json()['id']}", params={"org": "acme"})
+        await http.delete(f"/v1/knowledge/{added.json()['id']}", params={"owner": "org:acme"})
         assert await found(ALICE | {"x-memory-org": "acme"}) == []
 
 

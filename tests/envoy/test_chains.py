@@ -374,7 +374,7 @@ async def test_only_administrators_reach_an_organisations_memories(jwt_chain: In
 
 
 async def test_tools_search_the_documents_of_the_verified_organisation(jwt_chain: Installation) -> None:
-    on, at = jwt_chain, {"org": "acme", "source": "travel.md"}
+    on, at = jwt_chain, {"owner": "org:acme", "source": "travel.md"}
     async with operator(on) as http:
         (await http.post("/v1/knowledge", params=at, content=f"# Travel\n\n{_POLICY}.")).raise_for_status()
     call = {"name": "search_knowledge", "arguments": {"query": _ASKS}}
