@@ -17,7 +17,6 @@ from semrouter_memory.deletion.lineage import lineage, pages
 from semrouter_memory.deletion.locking import locked_change
 from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import InvalidRequestError, NotFoundError, UnavailableError
-from semrouter_memory.language.third_person import embedded_text
 from semrouter_memory.maintenance.receipts import may_name_deleted
 from semrouter_memory.manage.admission import (
     PROVENANCE,
@@ -348,9 +347,9 @@ class MemoryService:
 
     async def _stored(self, scope: Scope, memory: Memory, new: StoreRequest, hold: OwnerHold) -> Memory:
         """The memory, or the one that says the same already; what it gives a new value becomes history."""
-        (vector,) = await self._embedder.embed_passages([embedded_text(memory)])
+        (row,) = await embedded(self._embedder, [memory])
         hits = await self._reader.search(
-            scope, vector, limit=_NEIGHBOURS, now=self._clock.now(), types=None, reach=Reach.EXACT, fresh=True
+            scope, row.vector, limit=_NEIGHBOURS, now=self._clock.now(), types=None, reach=Reach.EXACT, fresh=True
         )
         hits = await whole(self._reader, scope, hits)
         deleted = await self._turn_log.tombstones(scope)
@@ -373,7 +372,7 @@ class MemoryService:
         older += [marked(old, memory) for old in decision.outdated]
         changed = await embedded(self._embedder, older)
         await hold.confirm()
-        await self._writer.upsert(scope, [*changed, EmbeddedMemory(memory, vector)])
+        await self._writer.upsert(scope, [*changed, EmbeddedMemory(memory, row.vector)])
         self._written(scope)
         return memory
 

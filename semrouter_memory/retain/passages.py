@@ -26,12 +26,14 @@ def reads_all(embedder: Embedder) -> Fits:
 
 
 async def embedded(embedder: Embedder, memories: Sequence[Memory]) -> list[EmbeddedMemory]:
-    """The memories with their vectors. What was embedded a moment ago is in the model's cache.
+    """The memories with their vectors; that of a long one is its beginning's. What was embedded a moment ago is in the model's cache.
 
     Raises:
         UnavailableError: the model does not answer.
     """
-    vectors = await embedder.embed_passages([embedded_text(memory) for memory in memories]) if memories else ()
+    fits = reads_all(embedder)
+    texts = [beginning(embedded_text(memory), fits) for memory in memories]
+    vectors = await embedder.embed_passages(texts) if texts else ()
     return [EmbeddedMemory(*row) for row in zip(memories, vectors, strict=True)]
 
 
@@ -46,7 +48,7 @@ def fitted(text: str, fits: Fits) -> str:
 
 
 def beginning(text: str, fits: Fits) -> str:
-    """A beginning that fits, to compare with and not to store."""
+    """A beginning that fits: to compare with, not to be found by."""
     while text and not fits(text):
         text = text[: len(text) // 2]
     return text

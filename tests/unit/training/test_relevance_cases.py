@@ -15,7 +15,7 @@ def test_every_request_is_a_case_that_knows_what_it_wants(
     people = [{**person, "requests": person["requests"][:4]} for person in fitting.read("requests.jsonl")[:2]]
     embedder = OnnxEmbedder.load(EmbeddingConfig(), model_directory)
     monkeypatch.setattr(relevance, "read", lambda *_, **__: people)
-    monkeypatch.setattr(relevance, "load_embedder", lambda *_, **__: embedder)
+    monkeypatch.setattr(fitting, "embedder", lambda: embedder)
 
     cases, _ = relevance.cases()
 
