@@ -118,9 +118,10 @@ def _entities(
 def _end_session(
     client: MemoryClient,
     session_id: Annotated[str, typer.Argument(help="What the client calls it (x-session-id), or our own id.")],
+    project: Project = None,
 ) -> None:
     """Say that a session is at its end: what waits is learned from now, and it is summed up."""
-    ended = client.end_session(session_id)
+    ended = client.end_session(session_id, project)
     out.print(f"ended {shown(ended['session_id'])}, {ended['waiting']} turns to learn from")
 
 

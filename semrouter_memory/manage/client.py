@@ -252,8 +252,9 @@ class MemoryClient(ApiClient):
     def receipts(self) -> list[dict[str, Json]]:
         return list(self._object("GET", f"{_PATH}/receipts", holding="data")["data"])
 
-    def end_session(self, session_id: str) -> dict[str, Json]:
-        return self._object("POST", f"{_PATH}/sessions/{quote(session_id, safe='')}/end", holding="session_id")
+    def end_session(self, session_id: str, project_id: str | None = None) -> dict[str, Json]:
+        path = f"{_PATH}/sessions/{quote(session_id, safe='')}/end"
+        return self._object("POST", path, holding="session_id", params=_given({"project_id": project_id}))
 
     def import_lines(self, lines: bytes, *, from_user: str | None = None) -> dict[str, Json]:
         """Args: lines: as an export writes them, no more than one request may bring."""

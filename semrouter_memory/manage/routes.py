@@ -236,9 +236,12 @@ async def end_session(
         str,
         Path(description="What the client calls it (x-session-id, conversation id), percent-encoded; or our own id."),
     ],
+    project_id: Annotated[
+        str, Query(description="The project of the session's requests; with our own id not needed.")
+    ] = "",
 ) -> SessionEnd:
     """What waits is learned from now, and the session is summed up in one episodic memory."""
-    pending = await api.service.end_session(api.scope(owner, None), _as_sent(request, session_id))
+    pending = await api.service.end_session(api.scope(owner, project_id), _as_sent(request, session_id))
     return SessionEnd(session_id=pending.session_id, waiting=pending.waiting)
 
 

@@ -1099,6 +1099,22 @@ async def test_an_unknown_session_cannot_be_ended(house: House) -> None:
             assert (answer.status_code, error_of(answer)["code"]) == (404, "session_not_found"), path
 
 
+async def test_a_session_of_a_project_ends_by_its_name(house: House) -> None:
+    turn = Turn(
+        scope=Scope("alice", "trip"),
+        hints=SessionHints(explicit="s-1"),
+        user_texts=("I land at noon",),
+        assistant_text="Noted.",
+        observed_at=datetime.now(UTC),
+        request_id="r-1",
+    )
+    session_id = house.log.append(turn, remember=False).session_id
+    async with house.user("alice") as alice:
+        assert (await alice.post("/v1/memory/sessions/s-1/end")).status_code == 404
+        ended = await alice.post("/v1/memory/sessions/s-1/end", params={"project_id": "trip"})
+    assert (ended.status_code, ended.json()["session_id"]) == (202, session_id)
+
+
 RUN = {
     "goal": "Deploy the billing service",
     "steps": ["helm upgrade", "smoke test"],
