@@ -5,6 +5,7 @@ embedded by itself in between. Passages are statements joined; where there are m
 with noise.
 """
 
+import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -32,6 +33,7 @@ _EMBEDDED = 800
 _SENTENCES = 3
 _OF_DOCUMENT = 1_000
 _ROUNDS, _SECTIONS = 4, 40
+_DOCUMENTS, _AT_ONCE = 6, 2
 """Documents that are added and timed, and their sections."""
 _WARM_UP = 10
 _ItemT = TypeVar("_ItemT")
@@ -70,20 +72,29 @@ async def knowledge(bench: Bench) -> KnowledgeFigures:
 
 
 async def _added(users: InProcess, number: int, done: Callable[[int], object]) -> float:
-    """What embedding a document's passages takes alone, to what adding the document takes."""
-    parts = _batched((text for _, text in statements(_SECTIONS * _SENTENCES, seed=number)), _SENTENCES)
-    text = "\n\n".join(f"## Section {at}\n\n{'. '.join(part)}." for at, part in enumerate(parts))
+    """What embedding the passages of some documents takes alone, to what adding them takes, two at once as the command does."""
     service = pipelines.knowledge_service(users.config.knowledge, users.adapters)
+    free = asyncio.Semaphore(_AT_ONCE)
+
+    async def add(name: int) -> str:
+        async with free:
+            document, _ = await service.add(_ORGANISATION, Upload(source=f"{name}.md", data=_document(name)))
+        return document.id
+
     began = time.perf_counter()
-    document, _ = await service.add(_ORGANISATION, Upload(source=f"{number}.md", data=text.encode()))
+    ids = await asyncio.gather(*(add(_DOCUMENTS * number + each) for each in range(_DOCUMENTS)))
     seconds = time.perf_counter() - began
-    _, passages = await service.show(_ORGANISATION, document.id)
     # Other texts of the same length: the embedder remembers those that it read last.
-    texts = [f"{embedded_text(passage)}." for passage in passages]
+    texts = [f"{embedded_text(row)}." for each in ids for row in (await service.show(_ORGANISATION, each))[1]]
     began = time.perf_counter()
     await users.adapters.embedder.embed_passages(texts)
     done(1)
     return (time.perf_counter() - began) / seconds
+
+
+def _document(seed: int) -> bytes:
+    parts = _batched((text for _, text in statements(_SECTIONS * _SENTENCES, seed=seed)), _SENTENCES)
+    return "\n\n".join(f"## Section {at}\n\n{'. '.join(part)}." for at, part in enumerate(parts)).encode()
 
 
 async def _write(users: InProcess, count: int, done: Callable[[int], object]) -> None:

@@ -4,6 +4,7 @@ The command reads files and pages and sends their bytes; the sidecar opens none 
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -41,6 +42,8 @@ find them together with the user's memories.
 app.add_typer(_knowledge, name="knowledge")
 
 _URLS = ("http://", "https://")
+_AT_ONCE = 2
+"""While one is written to the store, the next one is embedded."""
 _FETCH_SECONDS = 60.0
 _GENERAL = "application/octet-stream"
 _COLUMNS = {
@@ -144,22 +147,27 @@ def _remove(
 def _send(
     client: OperatorClient, org: str, sources: Iterable[str], options: Mapping[str, Json], *, as_json: bool
 ) -> None:
-    """Add the documents one after another; what is refused does not keep the others back."""
-    outcomes: list[dict[str, Json]] = []
-    refused = 0
-    known = list(sources)
-    for source in track(known, "adding", console=err, transient=True, disable=len(known) < 2):  # noqa: PLR2004
+    """Add the documents; what is refused does not keep the others back."""
+
+    def add(source: str) -> dict[str, Json] | InvalidRequestError:
         try:
             fetched = _fetched(source)
             published = fetched.published_at.isoformat() if fetched.published_at else None
-            added = client.add_document(
-                org, source, fetched.data, fetched.media_type, published_at=published, **options
-            )
+            return client.add_document(org, source, fetched.data, fetched.media_type, published_at=published, **options)
         except InvalidRequestError as error:
-            refused += 1
-            err.print(shown(str(error)))
-        else:
-            outcomes.append(added)
+            return error
+
+    outcomes: list[dict[str, Json]] = []
+    refused = 0
+    known = list(sources)
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        found = pool.map(add, known)
+        for each in track(found, "adding", total=len(known), console=err, transient=True, disable=len(known) < 2):  # noqa: PLR2004
+            if isinstance(each, InvalidRequestError):
+                refused += 1
+                err.print(shown(str(each)))
+            else:
+                outcomes.append(each)
     counts = {kind: sum(each["outcome"] == kind for each in outcomes) for kind in ("added", "refreshed", "unchanged")}
     summary = ", ".join(f"{count} {kind}" for kind, count in {**counts, "refused": refused}.items())
     report(outcomes, [summary], as_json=as_json)

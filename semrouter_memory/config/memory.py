@@ -136,7 +136,7 @@ class RecallConfig(Section):
     receipt_days: float = Field(
         30,
         ge=0,
-        description="how long a user's last 50 recalls (time, reason, ids, scores; no text) are kept for `GET /v1/memory/receipts`; 0: none are",
+        description="how long a user's last 50 recalls (time, reason, ids, scores; no text) are stored for `GET /v1/memory/receipts`; 0: none are",
     )
     organisation: ShareConfig = Field(default_factory=ShareConfig)
     agent: ShareConfig = Field(default_factory=ShareConfig)

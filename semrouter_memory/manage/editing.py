@@ -54,8 +54,8 @@ def with_content(memory: Memory, content: str, episode: Episode) -> Memory:
     return replace(memory, content=content, metadata=metadata)
 
 
-def kept(new: StoreRequest) -> dict[str, Json]:
-    """What the service keeps in the metadata of a new memory."""
+def reserved(new: StoreRequest) -> dict[str, Json]:
+    """What the service itself puts into the metadata of a new memory."""
     within = {"session": new.within_session, "promote": new.promote}
     return {**new.episode.metadata, **({WITHIN: within} if new.within_session else {})}
 

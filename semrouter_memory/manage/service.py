@@ -27,7 +27,14 @@ from semrouter_memory.manage.admission import (
     admissible_provenance,
     require_query,
 )
-from semrouter_memory.manage.editing import earliest, edited_episode, expiry, kept, require_own_session, with_content
+from semrouter_memory.manage.editing import (
+    earliest,
+    edited_episode,
+    expiry,
+    require_own_session,
+    reserved,
+    with_content,
+)
 from semrouter_memory.manage.explaining import Explainer, Receipt
 from semrouter_memory.manage.importing import Importer, Written
 from semrouter_memory.manage.portable import ImportLine
@@ -278,7 +285,7 @@ class MemoryService:
                 updated_at=now,
                 expires_at=expiry(new, now, self._lifetimes, self._session_lifetime),
                 importance=new.importance,
-                metadata={**new.metadata, **kept(new)},
+                metadata={**new.metadata, **reserved(new)},
             )
             return await self._stored(scope, memory.asserted(time, now=now), new, hold)
 
@@ -362,7 +369,7 @@ class MemoryService:
                 again,
                 importance=max(again.importance, memory.importance),
                 expires_at=memory.expires_at if lasts_anew else again.expires_at,
-                metadata={**self._merged(again.metadata, new.metadata), **kept(new)},
+                metadata={**self._merged(again.metadata, new.metadata), **reserved(new)},
                 updated_at=memory.updated_at,
             )
             return await self._write(scope, confirmed, hold)
