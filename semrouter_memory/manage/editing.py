@@ -54,7 +54,7 @@ def with_content(memory: Memory, content: str, episode: Episode) -> Memory:
     return replace(memory, content=content, metadata=metadata)
 
 
-def reserved(new: StoreRequest) -> dict[str, Json]:
+def owned(new: StoreRequest) -> dict[str, Json]:
     """What the service itself puts into the metadata of a new memory."""
     within = {"session": new.within_session, "promote": new.promote}
     return {**new.episode.metadata, **({WITHIN: within} if new.within_session else {})}

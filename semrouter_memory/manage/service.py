@@ -27,14 +27,7 @@ from semrouter_memory.manage.admission import (
     admissible_provenance,
     require_query,
 )
-from semrouter_memory.manage.editing import (
-    earliest,
-    edited_episode,
-    expiry,
-    require_own_session,
-    reserved,
-    with_content,
-)
+from semrouter_memory.manage.editing import earliest, edited_episode, expiry, owned, require_own_session, with_content
 from semrouter_memory.manage.explaining import Explainer, Receipt
 from semrouter_memory.manage.importing import Importer, Written
 from semrouter_memory.manage.portable import ImportLine
@@ -285,7 +278,7 @@ class MemoryService:
                 updated_at=now,
                 expires_at=expiry(new, now, self._lifetimes, self._session_lifetime),
                 importance=new.importance,
-                metadata={**new.metadata, **reserved(new)},
+                metadata={**new.metadata, **owned(new)},
             )
             return await self._stored(scope, memory.asserted(time, now=now), new, hold)
 
@@ -369,7 +362,7 @@ class MemoryService:
                 again,
                 importance=max(again.importance, memory.importance),
                 expires_at=memory.expires_at if lasts_anew else again.expires_at,
-                metadata={**self._merged(again.metadata, new.metadata), **reserved(new)},
+                metadata={**self._merged(again.metadata, new.metadata), **owned(new)},
                 updated_at=memory.updated_at,
             )
             return await self._write(scope, confirmed, hold)
