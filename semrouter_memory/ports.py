@@ -128,6 +128,7 @@ class MemoryReader(Protocol):
         reach: Reach = Reach.ALL,
         observed: Period = ALWAYS,
         now: datetime | None,
+        expires_by: datetime | None = None,
         oldest_first: bool = False,
     ) -> Page:
         """Active memories, newest `created_at` first (ties by id, descending); reads fresh.
@@ -135,6 +136,7 @@ class MemoryReader(Protocol):
         Args:
             observed: only memories of what was said in this period.
             now: None: superseded and expired memories too.
+            expires_by: only memories that expire then or before.
             oldest_first: the other way round; such a page has no successor.
 
         Raises:
