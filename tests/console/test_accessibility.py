@@ -131,9 +131,9 @@ def test_the_focus_can_be_seen(person: Person) -> None:
 def test_each_view_has_a_title_of_its_own(person: Person) -> None:
     page = person.opens()
     titles = []
-    for name in ("Memories", "Recalls", "Try a question", "Your data"):
-        page.get_by_role("link", name=name).click()
-        expect(page.get_by_role("heading", level=1)).to_have_text(name)
-        expect(page.get_by_role("link", name=name)).to_have_attribute("aria-current", "page")
+    for name in ("Memories", "Recalls", "Explain", "Data"):
+        page.get_by_role("link", name=name, exact=True).click()
+        expect(page.get_by_role("heading", level=1)).to_contain_text("data" if name == "Data" else name)
+        expect(page.get_by_role("link", name=name, exact=True)).to_have_attribute("aria-current", "page")
         titles.append(page.title())
-    assert titles == [f"{name} · Memory" for name in ("Memories", "Recalls", "Try a question", "Your data")]
+    assert titles == [f"{name} · Memory" for name in ("Memories", "Recalls", "Explain a question", "Your data")]

@@ -150,6 +150,20 @@ def test_what_is_exported_can_be_imported_and_refused_lines_are_named(person: Pe
     assert len(person.contents) == 6
 
 
+def test_remembering_is_paused_and_resumed(person: Person) -> None:
+    page = person.opens("data")
+    page.get_by_role("button", name="Pause remembering").click()
+    expect(said(page)).to_contain_text("Paused.")
+    expect(page.get_by_role("region", name="Remembering")).to_contain_text("Paused since")
+    assert person.asks("GET", "/v1/memory/settings")["paused"]
+    page.get_by_role("link", name="Memories").click()
+    page.get_by_role("banner").get_by_role("link", name="Paused").click()
+    page.get_by_role("button", name="Resume remembering").click()
+    expect(said(page)).to_contain_text("Remembering again.")
+    expect(page.get_by_role("banner").get_by_role("link", name="Paused")).to_be_hidden()
+    assert not person.asks("GET", "/v1/memory/settings")["paused"]
+
+
 def test_a_receipt_says_why(person: Person) -> None:
     ids = budget(person)
     person.ports.add_receipt(person.name, "greeting", {})
@@ -169,7 +183,7 @@ def test_a_receipt_says_why(person: Person) -> None:
 def test_a_question_is_explained(person: Person) -> None:
     budget(person)
     page = person.opens("recalls")
-    page.get_by_role("link", name="try it").click()
+    page.get_by_role("main").get_by_role("link", name="explain a question").click()
     page.get_by_label("Question").fill("What is my budget for the Hawaii trip?")
     page.get_by_role("button", name="Explain").click()
     expect(page.get_by_role("region", name="Outcome")).to_contain_text("would be given")

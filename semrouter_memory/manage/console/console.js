@@ -2,14 +2,14 @@
 
 import { api, ApiError, keepToken, session } from "./api.js";
 import { dataView, showState } from "./data.js";
-import { button, complain, empty, h, heading, quiet, said } from "./dom.js";
+import { button, complain, empty, h, heading, link, quiet, said } from "./dom.js";
 import { memoriesView } from "./memories.js";
 import { memoryView } from "./memory.js";
 import { deadView, overviewView, queueView, signInView, signOut } from "./operator.js";
 import { questionView, recallsView } from "./recalls.js";
 import { ownerName } from "./words.js";
 
-const OF_OWNER = { memories: "Memories", recalls: "Recalls", question: "Try a question", data: "Your data" };
+const OF_OWNER = { memories: "Memories", recalls: "Recalls", question: "Explain", data: "Data" };
 const OF_OPERATOR = { overview: "Overview", queue: "Queue", dead: "Dead letters" };
 
 const main = document.getElementById("main");
@@ -82,11 +82,11 @@ function navigation() {
     h("li", {}, h("a", { href: `#/${name}`, "data-view": name }, title))));
   views.replaceChildren(...[
     session.operator && list(OF_OPERATOR, "Operation"),
-    session.owner && list({ ...OF_OWNER, ...(session.operator && { data: "Data" }) }, "Memory"),
+    session.owner && list(OF_OWNER, "Memory"),
   ].filter(Boolean));
   views.hidden = false;
   document.getElementById("viewer").replaceChildren(...[
-    h("span", { class: "tag paused", id: "paused", hidden: true }, "Paused"),
+    link("data", { class: "tag paused", id: "paused", hidden: true }, "Paused"),
     session.owner && h("span", { class: "owner" }, h("span", { class: "visually-hidden" }, "Memories of "), said("span", ownerName(session.owner))),
     session.operator && button("Sign out", signOut, { class: "plain" }),
   ].filter(Boolean));

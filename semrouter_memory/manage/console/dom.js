@@ -121,18 +121,24 @@ function sentence(text) {
   return `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
 }
 
-/** Fills a place with what a promise gives; says so when that takes more than a moment, and what failed. */
+const newest = new WeakMap();
+
+/** Fills a place with what a promise gives, unless it is asked for something newer meanwhile; says so when that takes more
+ * than a moment, and what failed. */
 export async function fill(place, promise) {
+  newest.set(place, promise);
   place.setAttribute("aria-busy", "true");
   const waiting = setTimeout(() => place.append(h("p", { class: "loading", role: "status" }, "Loading…")), WORTH_SAYING_MS);
   try {
-    place.replaceChildren(...[await promise].flat());
+    const content = [await promise].flat();
+    if (newest.get(place) === promise) place.replaceChildren(...content);
   } catch (error) {
+    if (newest.get(place) !== promise || !place.isConnected) return;
     place.replaceChildren();
-    if (place.isConnected) complain(error);
+    complain(error);
   } finally {
     clearTimeout(waiting);
-    place.removeAttribute("aria-busy");
+    if (newest.get(place) === promise) place.removeAttribute("aria-busy");
   }
 }
 

@@ -48,7 +48,8 @@ function filters(wanted, list) {
   };
   form.addEventListener("submit", (event) => { event.preventDefault(); apply(); });
   form.addEventListener("change", (event) => { if (event.target !== search) apply(); });
-  search.addEventListener("search", apply);
+  // It was emptied with its own button.
+  search.addEventListener("search", () => { if (!search.value) apply(); });
   return form;
 }
 

@@ -9,8 +9,8 @@ export function recallsView() {
   fill(place, api("GET", "/memory/receipts").then(({ data }) => receipts(data)));
   return [
     heading("Recalls"),
-    h("p", { class: "lead" }, "What the last 50 requests were given. The requests themselves are not kept: to see how a question is read, ",
-      link("question", {}, "try it"), "."),
+    h("p", { class: "lead" }, "What the last 50 requests were given. The requests themselves are not kept: to see every step of a recall, ",
+      link("question", {}, "explain a question"), "."),
     place,
   ];
 }
@@ -28,7 +28,7 @@ function receipts(data) {
 
 function why(receipt) {
   const place = h("div");
-  const ask = h("p", { class: "hint" }, "A memory is given when it is relevant enough to the request. ", link("question", {}, "Try a question"), " to see every step of it.");
+  const ask = h("p", { class: "hint" }, "A memory is given when it is relevant enough to the request. ", link("question", {}, "Explain a question"), " to see every step of it.");
   const details = h("details", { class: "why" }, h("summary", {}, "Why this?"), place, ask);
   details.addEventListener("toggle", () => {
     if (details.open && !place.hasChildNodes()) fill(place, given(receipt));
@@ -62,7 +62,7 @@ export function questionView() {
   const place = h("div", { class: "results" });
   const ask = act(() => fill(place, api("POST", "/memory/search", { body: { query: question.value, as: "recall" } }).then(explained)));
   return [
-    heading("Try a question"),
+    heading("Explain a question"),
     h("p", { class: "lead" }, "See which memories a request with this question would be given, and why. Nothing is sent to a model, and nothing is stored."),
     h("form", { class: "ask", onsubmit: ask }, field("Question", question), h("button", { class: "primary" }, "Explain")),
     place,
