@@ -108,11 +108,12 @@ def new_person(browser: Browser, ports: Ports) -> Iterator[Callable[..., Person]
     people: list[Person] = []
 
     def new(name: str = "", **options: Any) -> Person:
-        name = name or f"user-{uuid.uuid4().hex[:8]}"
+        name = name or f"alice-{uuid.uuid4().hex[:8]}"
         context = browser.new_context(
             extra_http_headers={"x-authz-user-id": name},
             locale="en-GB",
             timezone_id="UTC",
+            device_scale_factor=2 if _PICTURES else 1,
             **{"viewport": {"width": 1280, "height": 900}, "reduced_motion": "reduce", **options},
         )
         context.set_default_timeout(10_000)
