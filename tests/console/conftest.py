@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Locator, Page, Request, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Locator, Page, Request, expect, sync_playwright
 
 from tests.management_ports import TOKEN, Ports, open_ports
 
@@ -28,6 +28,7 @@ _RULES = {
     "runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
 }
 CONSOLE = "/v1/memory/console"
+_WITHIN_MS = 15_000
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +36,7 @@ def browser() -> Iterator[Browser]:
     """One for a file: its driver occupies the thread's event loop, which other files need. The sandbox needs rights that
     containers do not have."""
     program = _require_program()
+    expect.set_options(timeout=_WITHIN_MS)
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         yield started
@@ -116,7 +118,7 @@ def new_person(browser: Browser, ports: Ports) -> Iterator[Callable[..., Person]
             device_scale_factor=2 if _PICTURES else 1,
             **{"viewport": {"width": 1280, "height": 900}, "reduced_motion": "reduce", **options},
         )
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(_WITHIN_MS)
         person = Person(name, ports, context, context.new_page())
         _watch(person)
         people.append(person)

@@ -94,3 +94,14 @@ def test_dead_letters_are_retried(person: Person) -> None:
     page.get_by_role("link", name="Queue").click()
     turn.get_by_role("link", name=person.name).click()
     expect(page.get_by_role("banner")).to_contain_text(person.name)
+
+
+def test_what_an_operator_opened_is_gone_after_signing_out(person: Person) -> None:
+    budget(person)
+    page = person.operates(owner=f"user:{person.name}")
+    page.reload()
+    expect(page.get_by_role("link", name="Ottilie")).to_be_visible()
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Sign in as operator")
+    expect(page.get_by_role("main")).not_to_contain_text("Ottilie")
+    assert page.evaluate("JSON.stringify([{...localStorage}, {...sessionStorage}])") == "[{},{}]"

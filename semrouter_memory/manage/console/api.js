@@ -1,9 +1,10 @@
 // The API, asked as its clients ask it: relative to this page, with the operator's token where one was given.
 
 const TOKEN = "semrouter-memory.token";
+const OWNER = "semrouter-memory.owner";
 
 export const session = {
-  owner: null, // whose memories are shown: "user:alice"
+  owner: sessionStorage.getItem(OWNER), // whose memories are shown: "user:alice"
   operator: false,
   token: sessionStorage.getItem(TOKEN),
 };
@@ -16,11 +17,13 @@ export class ApiError extends Error {
   }
 }
 
-/** Keeps the token for this tab; it is gone when the tab is closed. */
-export function keepToken(token) {
-  session.token = token;
-  if (token) sessionStorage.setItem(TOKEN, token);
-  else sessionStorage.removeItem(TOKEN);
+/** Keeps what an operator gave for this tab; it is gone when the tab is closed. */
+export function keep({ token = session.token, owner = session.owner }) {
+  Object.assign(session, { token, owner });
+  for (const [name, value] of [[TOKEN, token], [OWNER, owner]]) {
+    if (value) sessionStorage.setItem(name, value);
+    else sessionStorage.removeItem(name);
+  }
 }
 
 /** The answer's JSON. `query` values may be lists; empty ones are left out. `owned`: of the owner that is shown. */

@@ -1,6 +1,6 @@
 // The page: who looks at it, which views there are, and which one is shown.
 
-import { api, ApiError, keepToken, session } from "./api.js";
+import { api, ApiError, keep, session } from "./api.js";
 import { dataView, showState } from "./data.js";
 import { button, complain, empty, h, heading, link, quiet, said } from "./dom.js";
 import { memoriesView } from "./memories.js";
@@ -70,8 +70,7 @@ function show() {
 
 /** Show the memories of this owner. */
 function open(owner) {
-  session.owner = owner;
-  sessionStorage.setItem("semrouter-memory.owner", owner);
+  keep({ owner });
   navigation();
   if (location.hash === "#/memories") show();
   else location.replace("#/memories");
@@ -113,7 +112,7 @@ function askForToken(error) {
   main.replaceChildren(...signInView(begin));
   document.title = "Sign in · Memory";
   if (session.token) complain(error);
-  keepToken(null);
+  keep({ token: null });
   main.querySelector("input").focus();
 }
 
@@ -121,14 +120,9 @@ function askForToken(error) {
 function tookCredentials() {
   const given = new URLSearchParams(location.hash.slice(1));
   if (given.has("token")) {
-    keepToken(given.get("token"));
-    session.owner = given.get("owner");
-    if (session.owner) sessionStorage.setItem("semrouter-memory.owner", session.owner);
+    keep({ token: given.get("token"), owner: given.get("owner") });
     history.replaceState(null, "", location.pathname);
     return true;
-  }
-  if (session.token) {
-    session.owner = sessionStorage.getItem("semrouter-memory.owner");
   }
   return false;
 }

@@ -1,6 +1,6 @@
 // What an operator does: sign in, choose whose memories are shown, look after the queue.
 
-import { api, keepToken, session } from "./api.js";
+import { api, keep } from "./api.js";
 import { confirmed } from "./dialogs.js";
 import { act, button, empty, facts, field, fill, h, heading, link, moment, said, section, select, tell, tellAt } from "./dom.js";
 import { many, stateOf, term } from "./words.js";
@@ -12,7 +12,7 @@ export function signInView(onToken) {
   return [h("div", { class: "sign-in" },
     heading("Sign in as operator"),
     h("p", { class: "lead" }, "The token is the one of management.operator_token. It is kept in this tab only, and is gone when the tab is closed."),
-    h("form", { onsubmit: act(async () => { keepToken(token.value); await onToken(); }) },
+    h("form", { onsubmit: act(async () => { keep({ token: token.value }); await onToken(); }) },
       field("Operator's token", token), h("div", { class: "actions" }, h("button", { class: "primary" }, "Sign in"))))];
 }
 
@@ -133,8 +133,7 @@ async function spoken(id) {
 }
 
 export function signOut() {
-  keepToken(null);
-  session.owner = null;
+  keep({ token: null, owner: null });
   location.replace(location.pathname);
 }
 
