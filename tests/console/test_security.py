@@ -110,13 +110,13 @@ def test_no_script_or_style_runs_but_those_of_the_files(person: Person) -> None:
 def test_it_cannot_be_framed(person: Person, other_site: str) -> None:
     page = person.page
     page.goto(other_site)
-    page.evaluate(
-        "url => document.body.append(Object.assign(document.createElement('iframe'), {src: url}))",
-        person.ports.user_url + CONSOLE,
-    )
-    page.wait_for_function("frames.length === 1")
-    page.wait_for_timeout(300)
-    assert all("Memories" not in frame.content() for frame in page.frames)
+    with page.expect_response(person.ports.user_url + CONSOLE):
+        page.evaluate(
+            "url => document.body.append(Object.assign(document.createElement('iframe'), {src: url}))",
+            person.ports.user_url + CONSOLE,
+        )
+    expect(page.frame_locator("iframe").locator("body")).not_to_be_empty()
+    assert "refused to connect" in page.frame_locator("iframe").locator("body").inner_text()
     person.complaints.clear()
     person.foreign.clear()
 

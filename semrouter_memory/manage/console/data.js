@@ -8,12 +8,13 @@ import { many, ownerName } from "./words.js";
 export function dataView() {
   return [
     heading(session.operator ? "Data" : "Your data"),
-    remembering(),
-    card("Export", h("p", {}, "A file with everything that is remembered, with its history: one JSON object a line."), exporting()),
-    card("Import", h("p", {}, "Add the memories of such a file. What is there already is skipped, so a file may be imported twice."), importing()),
-    h("div", { class: "card danger-zone" }, section("Forget everything",
-      h("p", {}, "Every memory, its history, the receipts, and what still waits to be learned from. This cannot be undone: export first what you want to keep."),
-      h("div", { class: "actions" }, button("Forget everything…", forgetAll, { class: "danger" })))),
+    h("div", { class: "stack" },
+      remembering(),
+      card("Export", h("p", {}, "A file with everything that is remembered, with its history: one JSON object a line."), exporting()),
+      card("Import", h("p", {}, "Add the memories of such a file. What is there already is skipped, so a file may be imported twice."), importing()),
+      h("div", { class: "card danger-zone" }, section("Forget everything",
+        h("p", {}, "Every memory, its history, the receipts, and what still waits to be learned from. This cannot be undone: export first what you want to keep."),
+        h("div", { class: "actions" }, button("Forget everything…", forgetAll, { class: "danger" }))))),
   ];
 }
 

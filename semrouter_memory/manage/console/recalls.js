@@ -1,6 +1,6 @@
 // What requests were given, and why; and what a request with a question would be given.
 
-import { api, ApiError } from "./api.js";
+import { api, ApiError, session } from "./api.js";
 import { act, day, empty, facts, field, fill, h, heading, link, moment, relevance, said, section } from "./dom.js";
 import { many, ownerName, reasonOf, term, verdictOf } from "./words.js";
 
@@ -42,7 +42,7 @@ async function given(receipt) {
   return h("ul", { class: "given" }, receipt.memories.map((each, index) => h("li", {},
     memories[index]
       ? link(`memory/${encodeURIComponent(each.id)}`, {}, said("span", memories[index].content))
-      : h("span", { class: "hint" }, "Forgotten since, or of another owner: ", said("span", ownerName(each.owner))),
+      : h("span", { class: "hint" }, each.owner === session.owner ? "Forgotten since" : ["A memory of ", said("span", ownerName(each.owner))]),
     h("div", { class: "meta" }, memories[index] && day(memories[index].observed_at), relevance(each.relevance)))));
 }
 
