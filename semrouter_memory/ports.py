@@ -504,6 +504,8 @@ class UsageCounts(Protocol):
 
 MAX_RECEIPTS = 50
 """Of one owner."""
+RECEIPTS = "receipts"
+"""The key of an owner's receipts, outside all projects: a line each, the newest first."""
 
 
 class Receipts(Protocol):
@@ -511,10 +513,6 @@ class Receipts(Protocol):
 
     async def add_receipts(self, scope: Scope, receipts: Sequence[bytes], *, ttl: timedelta) -> None:
         """Add lines, the newest first; of all only the newest `MAX_RECEIPTS` stay, until so long after the last."""
-        ...
-
-    async def receipts(self, scope: Scope) -> Sequence[bytes]:
-        """All lines of the owner, the newest first."""
         ...
 
 

@@ -20,20 +20,20 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from semrouter_memory.deletion.files import PartResult, run_parts
-from semrouter_memory.deletion.lineage import (
-    SummarySplit,
-    find_paraphrases,
-    generations,
-    pages,
-    source_turns,
-    split_summaries,
-)
 from semrouter_memory.deletion.locking import locked_change
 from semrouter_memory.errors import (
     NotFoundError,
     Service,
     StoreUnavailableError,
     UnavailableError,
+)
+from semrouter_memory.lineage import (
+    SummarySplit,
+    find_paraphrases,
+    generations,
+    pages,
+    source_turns,
+    split_summaries,
 )
 from semrouter_memory.model import (
     SESSION_SOURCE,

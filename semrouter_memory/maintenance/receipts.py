@@ -5,7 +5,7 @@ Strategy: the request path adds a line to a list; a task writes the lists to the
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 
@@ -14,7 +14,16 @@ import orjson
 from semrouter_memory.errors import UnavailableError
 from semrouter_memory.events import WorkFailed
 from semrouter_memory.model import RecallRequest, RecallResult, Scope
-from semrouter_memory.ports import MAX_RECEIPTS, Clock, Deletions, Observer, Receipts, Tombstones
+from semrouter_memory.ports import (
+    MAX_RECEIPTS,
+    RECEIPTS,
+    Clock,
+    Deletions,
+    Observer,
+    Receipts,
+    SessionStates,
+    Tombstones,
+)
 
 FLUSH_SECONDS = 1.0
 _MAX_OWNERS = 10_000
@@ -94,6 +103,16 @@ class ReceiptWriter:
                 pass
             except Exception as error:  # noqa: BLE001 - the next time may succeed
                 self._observer.observe(WorkFailed(error))
+
+
+async def receipt_lines(states: SessionStates, scope: Scope) -> Sequence[bytes]:
+    """All receipts of the owner, the newest first.
+
+    Raises:
+        UnavailableError: the state store is unavailable.
+    """
+    found = await states.get(scope.in_project(""), [RECEIPTS])
+    return found[RECEIPTS].split(b"\n") if found else ()
 
 
 def may_name_deleted(deleted: Tombstones, scope: Scope, at: datetime) -> bool:

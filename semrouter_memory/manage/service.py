@@ -13,11 +13,11 @@ from types import MappingProxyType
 from typing import Any
 
 from semrouter_memory.config import ManagementConfig, RecallConfig
-from semrouter_memory.deletion.lineage import lineage, pages
 from semrouter_memory.deletion.locking import locked_change
 from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import InvalidRequestError, NotFoundError, UnavailableError
-from semrouter_memory.maintenance.receipts import may_name_deleted
+from semrouter_memory.lineage import lineage, pages
+from semrouter_memory.maintenance.receipts import may_name_deleted, receipt_lines
 from semrouter_memory.manage.admission import (
     PROVENANCE,
     Redact,
@@ -248,7 +248,7 @@ class MemoryService:
 
     async def receipts(self, scope: Scope) -> list[Receipt]:
         """What the last recalls of the owner did, the newest first; none that may name what was deleted since."""
-        found = [Receipt.model_validate_json(line) for line in await self._state.receipts(scope)]
+        found = [Receipt.model_validate_json(line) for line in await receipt_lines(self._state, scope)]
         deleted = await self._turn_log.tombstones(scope)
         return [each for each in found if not may_name_deleted(deleted, scope.in_project(each.project_id), each.at)]
 

@@ -30,8 +30,7 @@ from semrouter_memory.retain.failures import FailurePolicy
 from semrouter_memory.retain.intake import TurnIntake
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
 from semrouter_memory.retain.scheduling import ExtractionScheduler, Idling, Pace, Trigger
-from semrouter_memory.retain.session_end import EpisodeWriter, LessonWriter, SessionEndHandler
-from semrouter_memory.retain.session_memories import SessionMemories
+from semrouter_memory.retain.session_end import EpisodeWriter, LessonWriter, SessionEndHandler, SessionMemories
 from semrouter_memory.retain.steps import ModelStep, QuoteStep, StepParts, quoted_part, scene_turns, unread, with_quotes
 from semrouter_memory.retain.topics import TopicWatch
 

@@ -13,6 +13,7 @@ session replaces the same memory.
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import timedelta
 
 from semrouter_memory.errors import (
     ChatModelError,
@@ -22,14 +23,14 @@ from semrouter_memory.errors import (
     TurnLogError,
 )
 from semrouter_memory.events import EpisodeFinished, SessionDue, WorkFailed
-from semrouter_memory.model import Candidate, Claim, LoggedTurn, MemoryType, OwnerKind, Scope, TurnState
-from semrouter_memory.ports import ChatModel, Embedder, MemoryReader, Observer, TurnLog
+from semrouter_memory.lineage import pages
+from semrouter_memory.model import Candidate, Claim, LoggedTurn, MemoryType, OwnerKind, Reach, Scope, TurnState
+from semrouter_memory.ports import ChatModel, Clock, Embedder, MemoryReader, Observer, TurnLog
 from semrouter_memory.retain import episode_llm, episodes, lessons, quotes
 from semrouter_memory.retain.episode_llm import LlmEpisodes
 from semrouter_memory.retain.passages import fitted, reads_all
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
 from semrouter_memory.retain.scheduling import Trigger
-from semrouter_memory.retain.session_memories import SessionMemories
 
 _MIN_TELLING_TURNS = 2
 """An episode of one turn with content could only repeat its quote."""
@@ -141,16 +142,42 @@ class LessonWriter:
     async def _known(self, user: Scope) -> frozenset[str]:
         """Terms of what is known of the user. Episodes are left out: they tell of the run itself."""
         found: set[str] = set()
-        cursor = ""
-        while True:
-            page = await self._reader.page(user, limit=_PAGE, types=_ABOUT_USERS, now=None, cursor=cursor)
-            found |= await asyncio.to_thread(lessons.known_terms, page.memories)
-            cursor = page.cursor
-            if not cursor:
-                return frozenset(found)
+        async for page in pages(self._reader, user, types=_ABOUT_USERS):
+            found |= await asyncio.to_thread(lessons.known_terms, page)
+        return frozenset(found)
 
 
-_PAGE = 1_000
+class SessionMemories:
+    """Ends memories that hold within a session: they become the user's own, or are deleted.
+
+    Args:
+        hours: how long they hold at most; only memories as young are looked at.
+    """
+
+    def __init__(
+        self, *, turn_log: TurnLog, reader: MemoryReader, writer: ReconcilingWriter, clock: Clock, hours: float
+    ) -> None:
+        self._turn_log = turn_log
+        self._reader = reader
+        self._writer = writer
+        self._clock = clock
+        self._lifetime = timedelta(hours=hours)
+
+    async def end(self, claim: Claim) -> None:
+        """Promote or delete what holds within the claimed session. Doing it again changes nothing.
+
+        Raises:
+            StoreUnavailableError: it can be done later.
+            LockLostError: same.
+        """
+        since = self._clock.now() - self._lifetime
+        young = pages(self._reader, claim.scope, reach=Reach.RECALL, since=since)
+        limited = [each async for page in young for each in page if each.within_session]
+        found = [each for each in limited if await self._turn_log.is_called(claim, each.within_session)]
+        if found:
+            await self._writer.settle(claim.scope, found)
+
+
 _ABOUT_USERS = frozenset(MemoryType) - {MemoryType.EPISODIC}
 _EPISODE_TURNS = 200
 """The last turns of a session that an episode is made of."""

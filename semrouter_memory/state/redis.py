@@ -18,7 +18,7 @@ from semrouter_memory.databases.columns import micros, moment, pack
 from semrouter_memory.databases.redis_connection import Command, RedisConnection, reported_as
 from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.model import Reach, Scope, Usage
-from semrouter_memory.ports import MAX_RECEIPTS, Clock
+from semrouter_memory.ports import MAX_RECEIPTS, RECEIPTS, Clock
 
 _USAGE_SECONDS = 400 * 86_400
 """How long the use of a user's memories is known after the last one."""
@@ -46,7 +46,6 @@ redis.call('SET', KEYS[1], ARGV[4] .. lines, 'PX', ARGV[1])
 redis.call('ZADD', KEYS[2], ARGV[3], ARGV[2])
 if redis.call('PTTL', KEYS[2]) < tonumber(ARGV[1]) then redis.call('PEXPIRE', KEYS[2], ARGV[1]) end
 """
-_RECEIPTS = "receipts"
 
 
 class RedisStateStore:
@@ -132,20 +131,16 @@ class RedisStateStore:
         with reported_as(_unavailable, "state: add_receipts"):
             await self._connection.run(
                 self._add_receipts,
-                [self._value_key(own, _RECEIPTS), self._index(own)],
+                [self._value_key(own, RECEIPTS), self._index(own)],
                 [
                     max(1, int(ttl.total_seconds() * 1000)),
-                    _member(own, _RECEIPTS),
+                    _member(own, RECEIPTS),
                     ends,
                     ends.to_bytes(_MOMENT_BYTES, "big"),
                     MAX_RECEIPTS,
                     b"\n".join(receipts[:MAX_RECEIPTS]),
                 ],
             )
-
-    async def receipts(self, scope: Scope) -> Sequence[bytes]:
-        found = await self.get(scope.in_project(""), [_RECEIPTS])
-        return found[_RECEIPTS].split(b"\n") if found else ()
 
     # -- leaving -------------------------------------------------------------------------------------------------------
 
@@ -155,7 +150,7 @@ class RedisStateStore:
             members = [member.decode() for member in await self._connection.execute("ZRANGE", index, 0, -1)]
             if reach is Reach.EXACT:
                 # Receipts may name what is forgotten.
-                receipts = _member(scope.in_project(""), _RECEIPTS)
+                receipts = _member(scope.in_project(""), RECEIPTS)
                 members = [each for each in members if each.startswith(_project(scope)) or each == receipts]
             else:
                 await self._connection.execute("DEL", *self._usage_keys(scope))

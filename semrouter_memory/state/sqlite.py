@@ -16,7 +16,7 @@ from semrouter_memory.databases.sqlite_connections import is_new
 from semrouter_memory.databases.sqlite_database import Database, FileKind
 from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.model import Reach, Scope, Usage
-from semrouter_memory.ports import MAX_RECEIPTS, Clock
+from semrouter_memory.ports import MAX_RECEIPTS, RECEIPTS, Clock
 
 _SCHEMA_VERSION = 2
 _SCHEMA = (
@@ -48,11 +48,8 @@ def _set_up(connection: sqlite3.Connection) -> bytes:
 _STATE_FILE = FileKind("state file", _set_up, lambda message, _: UnavailableError(message, service=Service.STATE))
 
 
-_RECEIPTS = "receipts"
-
-
 def _receipts_key(scope: Scope) -> tuple[bytes, bytes, bytes]:
-    return pack(scope.owner), pack(""), pack(_RECEIPTS)
+    return pack(scope.owner), pack(""), pack(RECEIPTS)
 
 
 class SqliteStateStore:
@@ -143,10 +140,6 @@ class SqliteStateStore:
 
         await self._database.write("add_receipts", add)
         self._database.checkpoint_if_due()
-
-    async def receipts(self, scope: Scope) -> Sequence[bytes]:
-        found = await self.get(scope.in_project(""), [_RECEIPTS])
-        return found[_RECEIPTS].split(b"\n") if found else ()
 
     # -- leaving -------------------------------------------------------------------------------------------------------
 

@@ -3,7 +3,9 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
+from semrouter_memory.lineage import generations
 from semrouter_memory.model import Candidate, EmbeddedMemory, Hit, Memory, Reach, Reconciled, Scope, Vector
 from semrouter_memory.ports import Clock, Embedder, MemoryReader, Tombstones
 from semrouter_memory.retain.passages import embedded
@@ -106,17 +108,9 @@ class NeighbourReader:
         return Near(hits, [Hit(memory, similarity, similarity) for memory, similarity in rows])
 
     async def _history(self, scope: Scope, hits: Sequence[Hit]) -> list[Memory]:
-        """What led to these memories, step by step."""
-        found: dict[str, Memory] = {}
-        ids = [hit.memory.id for hit in hits]
-        for _ in range(_MAX_CHAIN):
-            earlier = await self._reader.predecessors(scope, ids) if ids else []
-            new = {memory.id: memory for memory in earlier if memory.id not in found}
-            if not new:
-                break
-            found |= new
-            ids = list(new)
-        return [memory for memory in found.values() if memory.scope.project_id == scope.project_id]
+        """What led to these memories."""
+        _, *earlier = await generations(self._reader, scope, *(hit.memory for hit in hits), steps=_MAX_CHAIN)
+        return [each for each in chain(*earlier) if each.scope.project_id == scope.project_id]
 
 
 def _comparable(memory: Memory) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from semrouter_memory.lineage import pages
 from semrouter_memory.model import EmbeddedMemory, LoggedTurn, Memory, Reach, Scope
 from semrouter_memory.ports import Embedder, MemoryReader, Tombstones
 from semrouter_memory.retain.passages import embedded
@@ -17,7 +18,7 @@ from semrouter_memory.retain.reconciling.neighbours import NeighbourReader
 from semrouter_memory.retain.reconciling.rows import RowFactory, contradicted
 from semrouter_memory.retain.superseding import unmarked
 
-_PAGE, _MAX_PAGES = 100, 5
+_PAGE = 100
 """Of the owner's newest memories, among which those of the last turn are."""
 _SKEW = timedelta(hours=1)
 """By so much a row may be older than its turn where the clock was set back."""
@@ -59,15 +60,9 @@ class WithdrawalPlanner:
 
     async def _stored_by(self, scope: Scope, turns: Sequence[LoggedTurn]) -> list[Memory]:
         """Memories that were made from one of these turns alone."""
-        found: list[Memory] = []
-        cursor = ""
         since = min(turn.observed_at for turn in turns) - _SKEW
-        for _ in range(_MAX_PAGES):
-            page = await self._reader.page(scope, limit=_PAGE, cursor=cursor, reach=Reach.EXACT, now=None)
-            found += [memory for memory in page.memories if any(_is_of(memory, turn) for turn in turns)]
-            if not (cursor := page.cursor) or (page.memories and page.memories[-1].created_at < since):
-                break
-        return found
+        stored = pages(self._reader, scope, limit=_PAGE, reach=Reach.EXACT, since=since)
+        return [each async for page in stored for each in page if any(_is_of(each, turn) for turn in turns)]
 
 
 def _is_of(memory: Memory, turn: LoggedTurn) -> bool:
