@@ -62,8 +62,7 @@ from semrouter_memory.ports import (
 from semrouter_memory.recall.strategy import MemorySource
 from semrouter_memory.recall.vector_search import HybridSearch, VectorSearch
 from semrouter_memory.retain.episodes import rendered
-from semrouter_memory.retain.long_memories import whole
-from semrouter_memory.retain.passages import embedded
+from semrouter_memory.retain.passages import embedded, whole
 from semrouter_memory.retain.reconciling.rows import RowFactory
 from semrouter_memory.retain.superseding import marked, stored
 

@@ -14,7 +14,7 @@ from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 
-from semrouter_memory.databases.columns import micros, moment, pack
+from semrouter_memory.databases import micros, moment, pack
 from semrouter_memory.databases.redis_connection import Command, RedisConnection, reported_as
 from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.model import Reach, Scope, Usage

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from semrouter_memory.databases.columns import micros, moment, pack
+from semrouter_memory.databases import micros, moment, pack
 from semrouter_memory.databases.sqlite_connections import is_new
 from semrouter_memory.databases.sqlite_database import Database, FileKind
 from semrouter_memory.errors import Service, UnavailableError

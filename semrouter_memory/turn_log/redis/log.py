@@ -12,7 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar, Unpack
 
-from semrouter_memory.databases.columns import micros
+from semrouter_memory.databases import micros
 from semrouter_memory.databases.redis_connection import Command, RedisConnection, reported_as
 from semrouter_memory.errors import Service, TurnLogError, UnavailableError
 from semrouter_memory.model import Appended, AppendOutcome, PendingSession, Scope, Tombstone, Turn, TurnTotals

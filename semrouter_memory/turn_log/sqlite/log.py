@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar, Unpack
 
-from semrouter_memory.databases.columns import micros
+from semrouter_memory.databases import micros
 from semrouter_memory.databases.sqlite_database import BATCH_COMMITS, BATCH_LOG_PAGES
 from semrouter_memory.model import Appended, PendingSession, Scope, Turn
 from semrouter_memory.ports import Clock
