@@ -20,8 +20,8 @@ from semrouter_memory.ports import Clock
 from semrouter_memory.turn_log.bounds import bounded
 from semrouter_memory.turn_log.digests import Digests
 from semrouter_memory.turn_log.log import LogSettings, StoredTurnLog
+from semrouter_memory.turn_log.redis import Keys
 from semrouter_memory.turn_log.redis.forwarder import Forwarder
-from semrouter_memory.turn_log.redis.keys import Keys
 from semrouter_memory.turn_log.redis.rows import RedisRows
 from semrouter_memory.turn_log.redis.transaction import Transactions
 from semrouter_memory.turn_log.sqlite.spool import Spool, SpooledTurn, load

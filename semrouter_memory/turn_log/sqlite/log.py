@@ -12,8 +12,7 @@ from semrouter_memory.ports import Clock
 from semrouter_memory.turn_log.bounds import bounded
 from semrouter_memory.turn_log.digests import Digests
 from semrouter_memory.turn_log.log import LogSettings, StoredTurnLog
-from semrouter_memory.turn_log.sqlite.contents import Contents
-from semrouter_memory.turn_log.sqlite.rows import SqliteRows
+from semrouter_memory.turn_log.sqlite.rows import Contents, SqliteRows
 from semrouter_memory.turn_log.storage import Decision, Rows, completed
 from semrouter_memory.turn_log.tombstones import OwnerTombstones
 
@@ -98,7 +97,7 @@ class SqliteTurnLog(StoredTurnLog):
         return await super().pending()
 
     async def compact(self) -> None:
-        """Take what was deleted before out of the files, batch by batch, while the log is in use (see contents.py).
+        """Take what was deleted before out of the files, batch by batch, while the log is in use (see rows.py).
 
         Raises:
             TurnLogError: another process keeps reading, so the write-ahead log still holds what was deleted.

@@ -14,7 +14,7 @@ from semrouter_memory.config import OwnerIndexConfig
 from semrouter_memory.errors import StoreUnavailableError
 from semrouter_memory.model import Memory, Reach, Scope
 from semrouter_memory.ports import MemoryIndex
-from semrouter_memory.store import index_cache, index_loader, owner_versions
+from semrouter_memory.store import index_cache, owner_versions
 from semrouter_memory.store.owner_index import Label, unlabelled
 from tests.gated_store import GatedStore, Outcome, ToldVersions
 from tests.indexed_store import IndexedStore
@@ -188,9 +188,9 @@ async def test_only_a_few_owners_are_read_at_a_time(kit: Kit) -> None:
     for n in range(200):
         assert await at_hand(replica, Scope(f"user-{n}")) is None
     await steps()
-    assert len(kit.store.waiting) == index_loader._CONCURRENT_LOADS
+    assert len(kit.store.waiting) == index_cache._CONCURRENT_LOADS
     await opened(kit.store)
-    assert kit.store.loads == replica.owners == index_loader._MAX_LOADS
+    assert kit.store.loads == replica.owners == index_cache._MAX_LOADS
 
 
 async def test_closing_ends_fills_that_run(kit: Kit) -> None:
