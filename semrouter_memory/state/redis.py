@@ -18,7 +18,7 @@ from semrouter_memory.databases import micros, moment, pack
 from semrouter_memory.databases.redis_connection import Command, RedisConnection, reported_as
 from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.model import Reach, Scope, Usage
-from semrouter_memory.ports import MAX_RECEIPTS, RECEIPTS, Clock
+from semrouter_memory.ports import RECEIPTS, Clock
 
 _USAGE_SECONDS = 400 * 86_400
 """How long the use of a user's memories is known after the last one."""
@@ -35,19 +35,6 @@ if redis.call('PTTL', KEYS[2]) < tonumber(ARGV[2]) then redis.call('PEXPIRE', KE
 """
 
 
-# KEYS: value, index. ARGV: milliseconds, member, end, its bytes, how many lines to keep, new lines.
-_ADD_RECEIPTS = """
-local lines, old = ARGV[6], redis.call('GET', KEYS[1])
-if old then lines = lines .. '\\n' .. string.sub(old, 9) end
-local at, count = 0, 0
-repeat at = string.find(lines, '\\n', at + 1, true); count = count + 1 until not at or count == tonumber(ARGV[5])
-if at then lines = string.sub(lines, 1, at - 1) end
-redis.call('SET', KEYS[1], ARGV[4] .. lines, 'PX', ARGV[1])
-redis.call('ZADD', KEYS[2], ARGV[3], ARGV[2])
-if redis.call('PTTL', KEYS[2]) < tonumber(ARGV[1]) then redis.call('PEXPIRE', KEYS[2], ARGV[1]) end
-"""
-
-
 class RedisStateStore:
     """Values and usage that replicas with the same prefix share."""
 
@@ -56,7 +43,6 @@ class RedisStateStore:
         self._prefix = prefix
         self._clock = clock
         self._put = connection.script(_PUT)
-        self._add_receipts = connection.script(_ADD_RECEIPTS)
 
     # -- values --------------------------------------------------------------------------------------------------------
 
@@ -123,24 +109,6 @@ class RedisStateStore:
             with reported_as(_unavailable, "state: drop_usage"):
                 keys = zip(("HDEL", "ZREM"), self._usage_keys(scope), strict=True)
                 await self._connection.execute_all((*key, *packed) for key in keys)
-
-    # -- receipts ------------------------------------------------------------------------------------------------------
-
-    async def add_receipts(self, scope: Scope, receipts: Sequence[bytes], *, ttl: timedelta) -> None:
-        own, ends = scope.in_project(""), micros(self._clock.now() + ttl)
-        with reported_as(_unavailable, "state: add_receipts"):
-            await self._connection.run(
-                self._add_receipts,
-                [self._value_key(own, RECEIPTS), self._index(own)],
-                [
-                    max(1, int(ttl.total_seconds() * 1000)),
-                    _member(own, RECEIPTS),
-                    ends,
-                    ends.to_bytes(_MOMENT_BYTES, "big"),
-                    MAX_RECEIPTS,
-                    b"\n".join(receipts[:MAX_RECEIPTS]),
-                ],
-            )
 
     # -- leaving -------------------------------------------------------------------------------------------------------
 
