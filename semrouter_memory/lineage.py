@@ -34,12 +34,14 @@ async def pages(
     types: frozenset[MemoryType] | None = None,
     observed: Period = ALWAYS,
     now: datetime | None = None,
+    expires_by: datetime | None = None,
     since: datetime | None = None,
     limit: int = _PAGE,
 ) -> AsyncIterator[Sequence[Memory]]:
     """All memories of the owner, newest first, page by page; without `now` superseded and expired ones too.
 
     Args:
+        expires_by: only memories that expire then or before.
         since: the page with the first memory that was stored before then is the last one.
 
     Raises:
@@ -48,7 +50,14 @@ async def pages(
     cursor = ""
     while True:
         page = await reader.page(
-            scope, limit=limit, cursor=cursor, types=types, reach=reach, observed=observed, now=now
+            scope,
+            limit=limit,
+            cursor=cursor,
+            types=types,
+            reach=reach,
+            observed=observed,
+            now=now,
+            expires_by=expires_by,
         )
         yield page.memories
         cursor = page.cursor

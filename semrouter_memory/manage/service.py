@@ -6,7 +6,7 @@ serialised with background changes (`OwnerLocks`). A deletion commits its tombst
 committed no read shows the memory, even while the store lags behind.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
@@ -330,6 +330,15 @@ class MemoryService:
         finally:
             self._written(scope)
 
+    async def paused_since(self, scope: Scope) -> datetime | None:
+        """Since when the user has paused remembering; None: it is not paused."""
+        return (await self._turn_log.tombstones(scope)).paused_since
+
+    async def set_paused(self, scope: Scope, *, paused: bool) -> datetime | None:
+        """Pause or resume remembering; returns since when it is paused."""
+        await self._turn_log.set_paused(scope, paused=paused)
+        return await self.paused_since(scope)
+
     async def end_session(self, scope: Scope, session: str) -> PendingSession:
         """Announce that a session is at its end.
 
@@ -370,17 +379,17 @@ class MemoryService:
         older = [rows.superseded(old, memory, now=memory.updated_at) for old in decision.targets]
         older += [marked(old, memory) for old in decision.outdated]
         changed = await embedded(self._embedder, older)
-        await hold.confirm()
-        await self._writer.upsert(scope, [*changed, EmbeddedMemory(memory, row.vector)])
-        self._written(scope)
+        await self._put(scope, [*changed, EmbeddedMemory(memory, row.vector)], hold)
         return memory
 
     async def _write(self, scope: Scope, memory: Memory, hold: OwnerHold) -> Memory:
-        rows = await embedded(self._embedder, [memory])
+        await self._put(scope, await embedded(self._embedder, [memory]), hold)
+        return memory
+
+    async def _put(self, scope: Scope, rows: Sequence[EmbeddedMemory], hold: OwnerHold) -> None:
         await hold.confirm()
         await self._writer.upsert(scope, rows)
         self._written(scope)
-        return memory
 
     async def _edited(self, memory: Memory, changes: dict[str, Any], edit: UpdateRequest) -> Memory:
         time = await self._turn_log.timestamp()

@@ -198,6 +198,8 @@ class Reason(StrEnum):
     BELOW_THRESHOLD = "below_threshold"
     NO_MEMORIES = "no_memories"
     """The user has none that could be recalled here."""
+    PAUSED = "paused"
+    """The user has paused remembering."""
     REWRITE_TIMEOUT = "rewrite_timeout"
     """The plain query found nothing to inject, and the rewrite of it was late."""
     TIMEOUT = "timeout"

@@ -16,7 +16,7 @@ from semrouter_memory.config import RecallConfig
 from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.events import ExchangeFailed
 from semrouter_memory.model import Hit, OtherOwner, Reason, RecallRequest, RecallResult, Scope
-from semrouter_memory.ports import Clock, Deletions, Embedder, Observer, UsageNotes
+from semrouter_memory.ports import Clock, Deletions, Embedder, Observer, Tombstones, UsageNotes
 from semrouter_memory.recall.conversation import ToolLoopCache
 from semrouter_memory.recall.deadline import Deadline, StepTimer, discard, result_by
 from semrouter_memory.recall.documents import DocumentSearch
@@ -151,7 +151,7 @@ class Recaller:
         documents = self._documents_of(query, request)
         try:
             chosen = await self._searched(query, request, deadline, timer, visible)
-            if documents is None:
+            if documents is None or chosen.reason is Reason.PAUSED:
                 return chosen
             with timer.measure("documents"):
                 passages = await self._passages(documents, request, visible, deadline, timer.explanation)
@@ -175,7 +175,10 @@ class Recaller:
             result, others = await self._strategy.search(query, request, deadline, timer), ()
         # Asked after the store, so that no answer of its is older than a deletion.
         explanation = timer.explanation
-        hits = await self._not_deleted(request.scope, result.hits, explanation)
+        tombstones = await self._turn_log.tombstones(request.scope)
+        if tombstones.paused_since is not None:
+            return RecallDecision(Reason.PAUSED)
+        hits = _existing(request.scope, tombstones, result.hits, explanation)
         texts = await visible() if visible is not None else request.visible
         options, limit = request.options, self._strategy.limit
         with timer.measure("rank"):
@@ -264,7 +267,10 @@ class Recaller:
         """The decision of the turn's earlier step, without what was deleted since: the block stays the same in a loop."""
         if not earlier.hits:
             return earlier
-        hits = tuple(await self._not_deleted(scope, earlier.hits))
+        tombstones = await self._turn_log.tombstones(scope)
+        if tombstones.paused_since is not None:
+            return RecallDecision(Reason.PAUSED)
+        hits = tuple(_existing(scope, tombstones, earlier.hits))
         for other in {hit.memory.scope.in_project("") for hit in hits if hit.memory.scope.owner != scope.owner}:
             hits = tuple(await self._not_deleted(other, hits))
         return RecallDecision(Reason.INJECTED if hits else Reason.BELOW_THRESHOLD, hits)
@@ -272,18 +278,8 @@ class Recaller:
     async def _not_deleted(
         self, scope: Scope, hits: Sequence[Hit], explanation: Explanation | None = None
     ) -> Sequence[Hit]:
-        """The hits without this owner's deleted memories: the store, and an earlier step, may still show these."""
-        if not hits:
-            return hits
-        tombstones = await self._turn_log.tombstones(scope)
-        existing = hits
-        if tombstones:
-            existing = [
-                hit for hit in hits if hit.memory.scope.owner != scope.owner or not tombstones.covers(hit.memory)
-            ]
-        if explanation is not None:
-            explanation.found(hits, existing)
-        return existing
+        """The hits without this owner's deleted memories."""
+        return _existing(scope, await self._turn_log.tombstones(scope), hits, explanation) if hits else hits
 
     def _tokens(self, hits: Sequence[Hit]) -> int:
         """The size of the block of these hits."""
@@ -306,6 +302,18 @@ class Recaller:
     @cached_property
     def _document_frame_tokens(self) -> int:
         return self._embedder.count_tokens(frame(self._config.render, of_documents=True))
+
+
+def _existing(
+    scope: Scope, tombstones: Tombstones, hits: Sequence[Hit], explanation: Explanation | None = None
+) -> Sequence[Hit]:
+    """The hits without this owner's deleted memories: the store, and an earlier step, may still show these."""
+    existing = hits
+    if tombstones:
+        existing = [hit for hit in hits if hit.memory.scope.owner != scope.owner or not tombstones.covers(hit.memory)]
+    if explanation is not None:
+        explanation.found(hits, existing)
+    return existing
 
 
 def _why_nothing(result: SearchResult, existing: Sequence[Hit]) -> Reason:

@@ -203,11 +203,12 @@ class SessionEndHandler:
     async def _end_memories(self, claim: Claim) -> None:
         """Promote or delete what holds within the session. Doing it again changes nothing.
 
-        Only memories that are as young as such ones may be are looked at.
+        Such a memory expires after `retain.session_memory_hours` at the latest, so only memories that expire by then are
+        read: few users have any, and many sessions end.
         """
-        since = self._parts.clock.now() - timedelta(hours=self._parts.config.session_memory_hours)
-        young = pages(self._reader, claim.scope, reach=Reach.RECALL, since=since)
-        limited = [each async for page in young for each in page if each.within_session]
+        latest = self._parts.clock.now() + timedelta(hours=self._parts.config.session_memory_hours)
+        passing = pages(self._reader, claim.scope, reach=Reach.RECALL, expires_by=latest)
+        limited = [each async for page in passing for each in page if each.within_session]
         found = [each for each in limited if await self._turn_log.is_called(claim, each.within_session)]
         if found:
             await self._writer.settle(claim.scope, found)

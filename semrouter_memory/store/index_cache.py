@@ -2,18 +2,15 @@
 
 Strategy. An index is used only while its version is the owner's (`owner_versions`); nothing is used while the version cannot be
 read, and recall then searches the store. A write of this process is applied to the cached index if the versions prove that no
-other process wrote meanwhile; until that write is done, the index from before it is still correct here. In every other case the
-index is dropped and loaded again.
-
-Indexes are loaded in the background, a few at a time. Concurrent requests share one load, which continues when they are
-cancelled. A write during a load makes its result stale; it is then dropped.
+other process wrote meanwhile, and to an index that is being loaded; until that write is done, the index from before it is still
+correct here. In every other case the index is dropped and loaded again.
 """
 
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 from cachetools import LRUCache, TTLCache
@@ -22,124 +19,11 @@ from semrouter_memory.config import OwnerIndexConfig
 from semrouter_memory.errors import UnavailableError
 from semrouter_memory.model import EmbeddedMemory, Reach, Scope
 from semrouter_memory.ports import Clock, MemoryReader, MemoryWriter
-from semrouter_memory.store.owner_index import Label, OwnerIndex, build_index, unlabelled
+from semrouter_memory.store.index_loader import CacheEntry, IndexLoader, IndexUpdate, OwnerWrite
+from semrouter_memory.store.owner_index import Label, OwnerIndex, unlabelled
 from semrouter_memory.store.owner_versions import OwnerVersions, WriteAnnouncer
 
 _T = TypeVar("_T")
-
-_CONCURRENT_LOADS = 4
-_MAX_LOADS = 64
-"""Owners that are loaded or wait for it."""
-_THREAD_FROM_CHARS = 10_000
-"""Text from which on an index is built in a thread: that takes 10 ms of the event loop otherwise."""
-CHARS_PER_MEMORY = 10
-"""Characters that take as long as all else that is done for one memory."""
-
-
-@dataclass(frozen=True, slots=True)
-class CacheEntry:
-    """An index that is correct while its owner has this version.
-
-    Attributes:
-        read_at: the loop's time before the store was read.
-        unread_writes: writes applied to it since it was last asked for.
-    """
-
-    index: OwnerIndex
-    version: int
-    read_at: float
-    unread_writes: int = 0
-
-
-class IndexLoader:
-    """Loads indexes and reports them.
-
-    Args:
-        loaded: called with each loaded entry; with None for an owner who has more memories than may be cached.
-        on_error: called with errors that are no outage.
-    """
-
-    def __init__(
-        self,
-        reader: MemoryReader,
-        announcer: WriteAnnouncer,
-        *,
-        config: OwnerIndexConfig,
-        clock: Clock,
-        label: Label,
-        loaded: Callable[[Scope, CacheEntry | None], object],
-        on_error: Callable[[BaseException], object],
-    ) -> None:
-        self._reader = reader
-        self._announcer = announcer
-        self._max_memories = config.max_owner_memories
-        self._clock = clock
-        self._label = label
-        self._loaded = loaded
-        self._on_error = on_error
-        self._loads: dict[str, asyncio.Task[None]] = {}
-        self._running: set[asyncio.Task[None]] = set()
-        self._slots = asyncio.Semaphore(_CONCURRENT_LOADS)
-
-    async def close(self) -> None:
-        running = list(self._running)
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
-
-    def load(self, scope: Scope, *, delay: float = 0.0) -> asyncio.Task[None] | None:
-        """The task that loads the owner's index; None when the store is unavailable or too many loads wait.
-
-        Args:
-            delay: seconds before the store is read.
-        """
-        task = self._loads.get(scope.owner)
-        if task is None and self._reader.available and len(self._running) < _MAX_LOADS:
-            task = self._loads[scope.owner] = asyncio.create_task(self._load(scope, delay), name="owner-index-load")
-            self._running.add(task)
-            task.add_done_callback(self._running.discard)
-        return task
-
-    def drop(self, owner: str) -> None:
-        """Ignore the result of the load that is under way: a write makes it stale."""
-        self._loads.pop(owner, None)
-
-    async def _load(self, scope: Scope, delay: float) -> None:
-        try:
-            # Before it takes a slot: loads without a delay go first.
-            await asyncio.sleep(delay)
-            async with self._slots:
-                entry = await self._read(scope)
-            if self._is_current(scope.owner):
-                self._loaded(scope, entry)
-        except UnavailableError:
-            # The callers search the store instead, which reports the outage.
-            pass
-        except Exception as error:  # noqa: BLE001 - a background task has no caller
-            self._on_error(error)
-        finally:
-            if self._is_current(scope.owner):
-                del self._loads[scope.owner]
-
-    def _is_current(self, owner: str) -> bool:
-        """Whether the running task is the owner's load, and was not dropped."""
-        return self._loads.get(owner) is asyncio.current_task()
-
-    async def _read(self, scope: Scope) -> CacheEntry | None:
-        version = await self._announcer.current(scope)
-        read_at, now = asyncio.get_running_loop().time(), self._clock.now()
-        rows = await self._reader.load_owner(scope, limit=self._max_memories, now=now)
-        if rows is None:
-            return None
-        chars = sum(len(row.memory.content) for row in rows) + len(rows) * CHARS_PER_MEMORY
-        index = await built(chars, lambda: build_index(scope.owner, rows, label=self._label))
-        return CacheEntry(index, version, read_at)
-
-
-async def built(chars: int, build: Callable[[], _T]) -> _T:
-    """The result of building an index of so much text, in a thread if that takes long."""
-    return await asyncio.to_thread(build) if chars >= _THREAD_FROM_CHARS else build()
-
 
 _MIB = 1024 * 1024
 _OWNERS_SHARE = 4
@@ -155,18 +39,6 @@ _LOAD_DELAY_SECONDS = 0.03
 _REFRESH_AT = 0.8
 """Part of the maximum age at which an index in use is loaded again, in the background."""
 _MAX_TOO_LARGE = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class IndexUpdate:
-    """The effect of a write on its owner's index.
-
-    Attributes:
-        chars: of the text that it adds.
-    """
-
-    apply: Callable[[OwnerIndex], OwnerIndex]
-    chars: int = 0
 
 
 class IndexCache:
@@ -290,18 +162,15 @@ class IndexCache:
         """
         owner = scope.owner
         self._writes[owner] += 1
-        self._loader.drop(owner)
         try:
-            previous, version = await self._announcer.before_write(scope)
+            before, announced = await self._announcer.before_write(scope)
             entry = self._entries.get(owner)
-            if entry is not None and entry.version != previous:
-                entry = None
-            if entry is not None and self._writes[owner] == 1:
-                self._sole_write[owner] = version
-            return await self._between(scope, version, entry, write, update)
+            if entry is not None and entry.version == before and self._writes[owner] == 1:
+                self._sole_write[owner] = announced
+            return await self._announced(scope, before, announced, write, update)
         except BaseException:
             # Part of the write may have been made, or will be.
-            self._entries.pop(owner, None)
+            self._drop(owner)
             raise
         finally:
             self._sole_write.pop(owner, None)
@@ -309,35 +178,43 @@ class IndexCache:
             if not self._writes[owner]:
                 del self._writes[owner]
 
-    async def _between(
+    async def _announced(
         self,
         scope: Scope,
+        before: int | None,
         announced: int,
-        entry: CacheEntry | None,
         write: Callable[[], Awaitable[_T]],
         update: IndexUpdate,
     ) -> _T:
         try:
             result = await write()
         finally:
-            previous, version = await self._announcer.after_write(scope)
-        if entry is not None and previous == announced and version is not None and _worth_updating(entry):
-            if scope.owner in self._sole_write:
-                self._sole_write[scope.owner] = version
-            await self._apply(scope, entry, version, update)
-        else:
-            self._entries.pop(scope.owner, None)
+            previous, after = await self._announcer.after_write(scope)
+        if previous != announced or after is None:
+            self._drop(scope.owner)
+            return result
+        done = OwnerWrite(before, announced, after, update)
+        self._loader.written(scope.owner, done)
+        if scope.owner in self._sole_write:
+            self._sole_write[scope.owner] = after
+        await self._apply(scope, done)
         return result
 
-    async def _apply(self, scope: Scope, entry: CacheEntry, version: int, update: IndexUpdate) -> None:
+    async def _apply(self, scope: Scope, write: OwnerWrite) -> None:
+        entry = self._entries.get(scope.owner)
         try:
-            chars = update.chars + len(entry.index) * CHARS_PER_MEMORY
-            index = await built(chars, lambda: update.apply(entry.index))
+            updated = await entry.after(write) if entry is not None and _worth_updating(entry) else None
         except Exception as error:  # noqa: BLE001 - the write is done
-            self._entries.pop(scope.owner, None)
+            updated = None
             self._on_error(error)
+        if updated is not None:
+            self._keep(scope, updated)
         else:
-            self._keep(scope, CacheEntry(index, version, entry.read_at, entry.unread_writes + 1))
+            self._entries.pop(scope.owner, None)
+
+    def _drop(self, owner: str) -> None:
+        self._entries.pop(owner, None)
+        self._loader.drop(owner)
 
 
 class AnnouncingWriter:

@@ -7,7 +7,7 @@ from semrouter_memory.config import OwnerIndexConfig
 from semrouter_memory.model import Scope
 from semrouter_memory.state.in_process import InProcessOwnerVersions
 from semrouter_memory.store.in_memory import InMemoryStore
-from semrouter_memory.store.index_cache import CacheEntry, IndexLoader
+from semrouter_memory.store.index_loader import CacheEntry, IndexLoader
 from semrouter_memory.store.owner_index import unlabelled
 from semrouter_memory.store.owner_versions import WriteAnnouncer
 

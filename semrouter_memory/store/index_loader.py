@@ -1,0 +1,198 @@
+"""Loads owner indexes from the store in the background, a few at a time.
+
+Strategy: concurrent requests share one load, which continues when they are cancelled. What this process writes during a load is
+applied to its result, which may hold it already; otherwise a user who talks without a pause would never have an index. If the
+versions show another write, the result is dropped.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from semrouter_memory.config import OwnerIndexConfig
+from semrouter_memory.errors import UnavailableError
+from semrouter_memory.model import Scope
+from semrouter_memory.ports import Clock, MemoryReader
+from semrouter_memory.store.owner_index import Label, OwnerIndex, build_index
+from semrouter_memory.store.owner_versions import WriteAnnouncer
+
+_T = TypeVar("_T")
+
+_CONCURRENT_LOADS = 4
+_MAX_LOADS = 64
+"""Owners that are loaded or wait for it."""
+_THREAD_FROM_CHARS = 10_000
+"""Text from which on an index is built in a thread: that takes 10 ms of the event loop otherwise."""
+CHARS_PER_MEMORY = 10
+"""Characters that take as long as all else that is done for one memory."""
+_MAX_WRITES_OF_LOAD = 32
+"""Writes that are applied to the result of one load."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexUpdate:
+    """The effect of a write on its owner's index. Applying it twice is the same as once.
+
+    Attributes:
+        chars: of the text that it adds.
+    """
+
+    apply: Callable[[OwnerIndex], OwnerIndex]
+    chars: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerWrite:
+    """A write of this process that is done.
+
+    Attributes:
+        before: the owner's version before it; None: there was none.
+        announced: the version while it was made; no other write changed it.
+        after: the version since.
+    """
+
+    before: int | None
+    announced: int
+    after: int
+    update: IndexUpdate
+
+
+@dataclass(frozen=True, slots=True)
+class CacheEntry:
+    """An index that is correct while its owner has this version.
+
+    Attributes:
+        read_at: the loop's time before the store was read.
+        unread_writes: writes applied to it since it was last asked for.
+    """
+
+    index: OwnerIndex
+    version: int
+    read_at: float
+    unread_writes: int = 0
+
+    async def after(self, write: OwnerWrite) -> "CacheEntry | None":
+        """The entry after a write; None when there was another one since the index was read."""
+        if self.version not in {write.before, write.announced}:
+            return None
+        chars = write.update.chars + len(self.index) * CHARS_PER_MEMORY
+        index = await built(chars, lambda: write.update.apply(self.index))
+        return replace(self, index=index, version=write.after, unread_writes=self.unread_writes + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Load:
+    """A load under way.
+
+    Attributes:
+        writes: that were made since it began, and are not applied yet.
+    """
+
+    task: asyncio.Task[None]
+    writes: list[OwnerWrite] = field(default_factory=list)
+
+
+class IndexLoader:
+    """Loads indexes and reports them.
+
+    Args:
+        loaded: called with each loaded entry; with None for an owner who has more memories than may be cached.
+        on_error: called with errors that are no outage.
+    """
+
+    def __init__(
+        self,
+        reader: MemoryReader,
+        announcer: WriteAnnouncer,
+        *,
+        config: OwnerIndexConfig,
+        clock: Clock,
+        label: Label,
+        loaded: Callable[[Scope, CacheEntry | None], object],
+        on_error: Callable[[BaseException], object],
+    ) -> None:
+        self._reader = reader
+        self._announcer = announcer
+        self._max_memories = config.max_owner_memories
+        self._clock = clock
+        self._label = label
+        self._loaded = loaded
+        self._on_error = on_error
+        self._loads: dict[str, _Load] = {}
+        self._running: set[asyncio.Task[None]] = set()
+        self._slots = asyncio.Semaphore(_CONCURRENT_LOADS)
+
+    async def close(self) -> None:
+        running = list(self._running)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    def load(self, scope: Scope, *, delay: float = 0.0) -> asyncio.Task[None] | None:
+        """The task that loads the owner's index; None when the store is unavailable or too many loads wait.
+
+        Args:
+            delay: seconds before the store is read.
+        """
+        load = self._loads.get(scope.owner)
+        if load is None and self._reader.available and len(self._running) < _MAX_LOADS:
+            load = _Load(asyncio.create_task(self._load(scope, delay), name="owner-index-load"))
+            self._loads[scope.owner] = load
+            self._running.add(load.task)
+            load.task.add_done_callback(self._running.discard)
+        return load.task if load is not None else None
+
+    def drop(self, owner: str) -> None:
+        """Ignore the result of the load that is under way: it is unknown what was written since it began."""
+        self._loads.pop(owner, None)
+
+    def written(self, owner: str, write: OwnerWrite) -> None:
+        """Have the load that is under way, if there is one, apply this write."""
+        load = self._loads.get(owner)
+        if load is None:
+            return
+        load.writes.append(write)
+        if len(load.writes) > _MAX_WRITES_OF_LOAD:
+            self.drop(owner)
+
+    async def _load(self, scope: Scope, delay: float) -> None:
+        try:
+            # Before it takes a slot: loads without a delay go first.
+            await asyncio.sleep(delay)
+            async with self._slots:
+                entry = await self._read(scope)
+            while (load := self._current(scope.owner)) and entry is not None and load.writes:
+                entry = await entry.after(load.writes.pop(0))
+                if entry is None:
+                    self.drop(scope.owner)
+            if self._current(scope.owner):
+                self._loaded(scope, entry)
+        except UnavailableError:
+            # The callers search the store instead, which reports the outage.
+            pass
+        except Exception as error:  # noqa: BLE001 - a background task has no caller
+            self._on_error(error)
+        finally:
+            if self._current(scope.owner):
+                self.drop(scope.owner)
+
+    def _current(self, owner: str) -> _Load | None:
+        """The owner's load, if the running task is it; None: it was dropped."""
+        load = self._loads.get(owner)
+        return load if load is not None and load.task is asyncio.current_task() else None
+
+    async def _read(self, scope: Scope) -> CacheEntry | None:
+        version = await self._announcer.current(scope)
+        read_at, now = asyncio.get_running_loop().time(), self._clock.now()
+        rows = await self._reader.load_owner(scope, limit=self._max_memories, now=now)
+        if rows is None:
+            return None
+        chars = sum(len(row.memory.content) for row in rows) + len(rows) * CHARS_PER_MEMORY
+        index = await built(chars, lambda: build_index(scope.owner, rows, label=self._label))
+        return CacheEntry(index, version, read_at)
+
+
+async def built(chars: int, build: Callable[[], _T]) -> _T:
+    """The result of building an index of so much text, in a thread if that takes long."""
+    return await asyncio.to_thread(build) if chars >= _THREAD_FROM_CHARS else build()
