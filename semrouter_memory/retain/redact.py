@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 
+from semrouter_memory.language.phrases import filled
 from semrouter_memory.language.scripts import CJK_RANGE, WORD_END, WORD_START, visible
 from semrouter_memory.retain import secret_values
 
-_NAME = re.compile(r"\{([a-z_]+)\}")
 _FLAGS = {"": 0, "i": re.IGNORECASE, "s": re.DOTALL}
 
 
@@ -74,7 +74,7 @@ def _compiled(pattern: str, flags: str = "i") -> re.Pattern[str]:
 
 
 def _with_pieces(pattern: str) -> str:
-    return _NAME.sub(lambda name: _with_pieces(_PIECES[name[1]]), pattern.replace("\n", ""))
+    return filled(pattern.replace("\n", ""), lambda name: _with_pieces(_PIECES[name]))
 
 
 def _rules() -> Iterator[SecretRule]:
