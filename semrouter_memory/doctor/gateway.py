@@ -10,8 +10,7 @@ from enum import StrEnum
 
 from semrouter_memory.doctor.address import Address, of_endpoint, reaches
 from semrouter_memory.doctor.finding import BODY_MODES
-from semrouter_memory.doctor.matching import matching
-from semrouter_memory.doctor.node import Node, first
+from semrouter_memory.doctor.node import Node, first, matching
 
 CHAT_PATHS = ("/v1/chat/completions", "/v1/responses")
 API_PATH = "/v1/memory"
