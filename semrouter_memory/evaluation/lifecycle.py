@@ -15,8 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from semrouter_memory.app import pipelines
-from semrouter_memory.app.adapters import Adapters
-from semrouter_memory.app.models import ExternalModels
+from semrouter_memory.app.adapters import Adapters, ExternalModels
 from semrouter_memory.config import MemoryConfig
 from semrouter_memory.evaluation.cases import CaseTurn, Time
 from semrouter_memory.evaluation.running import EvalOptions, PlayClock, one_by_one, play_files, table_of, turn_of
