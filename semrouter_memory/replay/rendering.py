@@ -13,6 +13,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from multiprocessing import connection, get_context, parent_process
 from typing import Literal
 
@@ -96,14 +97,7 @@ def _framed(data: bytes) -> bytes:
     return bytes(length) + data
 
 
-_made: dict[CleaningSettings, Cleaner] = {}
-
-
-def _cleaner(settings: CleaningSettings) -> Cleaner:
-    if settings not in _made:
-        _made.clear()
-        _made[settings] = Cleaner(settings)
-    return _made[settings]
+_cleaner = lru_cache(maxsize=1)(Cleaner)
 
 
 class Renderer:
