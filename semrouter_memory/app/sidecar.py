@@ -80,7 +80,6 @@ class App:
             raise
 
     async def stop(self) -> None:
-        """Stop everything, in the reverse of the order in which it was started."""
         await self._exit.aclose()
 
     async def _start(self) -> None:

@@ -57,7 +57,6 @@ class Node:
         return [self._child(value, f"{node.path}[{index}]") for index, value in enumerate(values)]
 
     def texts(self, name: str) -> list[str]:
-        """The items of a repeated field of texts."""
         return [item.text for item in self.items(name)]
 
     def entries(self, name: str) -> dict[str, "Node"]:
@@ -93,7 +92,6 @@ class Node:
 
     @property
     def flag(self) -> bool | None:
-        """A switch."""
         found = _SWITCH.get(str(self.value).lower())
         return self._read(found, "true or false")
 

@@ -4,7 +4,8 @@ The command's help says what a line holds. Superseded memories are history: they
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import cast
 
 from rich.console import Console
 from rich.text import Text
@@ -21,7 +22,6 @@ from semrouter_memory.evaluation.running import (
     table_of,
 )
 from semrouter_memory.model import Json, Reach, Scope
-from semrouter_memory.store.in_memory import InMemoryStore
 
 _LIMIT = 10_000
 """More memories than any conversation leaves."""
@@ -43,8 +43,6 @@ class ConversationCase:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A memory that contains what it should not."""
-
     unwanted: str
     memory: str
 
@@ -65,29 +63,14 @@ class Remembered:
     failures: tuple[str, ...] = ()
 
 
-class ConversationsRun:
-    """Plays conversations.
-
-    Args:
-        models: the one with the role `memory_extraction` extracts too, where there is one.
-    """
-
-    def __init__(self, adapters: Adapters, config: MemoryConfig, models: ExternalModels) -> None:
-        self._adapters = adapters
-        self._config = config
-        self._models = models
-        self._played = 0
-
-    async def play(self, conversation: ConversationCase, /) -> Remembered:
-        """Play every turn, end the session, and judge the memories."""
-        self._played += 1
-        scope, observer = Scope(f"conversation-{self._played}"), FailureRecorder()
-        store = InMemoryStore(dimension=self._adapters.embedder.dimension)
-        adapters = replace(self._adapters, store=store, writer=store, observer=observer)
-        learner = Learner(self._config, adapters, self._models)
-        await learner.session(scope, f"session-of-{scope.owner_id}", conversation.turns)
-        page = await store.page(scope, limit=_LIMIT, reach=Reach.ALL, now=adapters.clock.now())
-        return judge(conversation, [memory.content for memory in reversed(page.memories)], observer.failures)
+async def play(
+    conversation: ConversationCase, scope: Scope, adapters: Adapters, config: MemoryConfig, models: ExternalModels
+) -> Remembered:
+    """Play every turn, end the session, and judge the memories; a model with the role `memory_extraction` extracts too."""
+    await Learner(config, adapters, models).session(scope, f"session-of-{scope.owner_id}", conversation.turns)
+    page = await adapters.store.page(scope, limit=_LIMIT, reach=Reach.ALL, now=adapters.clock.now())
+    failures = cast("FailureRecorder", adapters.observer).failures
+    return judge(conversation, [memory.content for memory in reversed(page.memories)], failures)
 
 
 def judge(conversation: ConversationCase, memories: Sequence[str], failures: Sequence[str] = ()) -> Remembered:
@@ -113,7 +96,7 @@ def judge(conversation: ConversationCase, memories: Sequence[str], failures: Seq
 
 async def evaluate(options: EvalOptions) -> None:
     """The command; see `play_files`."""
-    await play_files(options, ConversationCase, play=one_by_one(ConversationsRun, options), report=report)
+    await play_files(options, ConversationCase, play=one_by_one(play, options), report=report)
 
 
 def result_of(file: str, outcomes: Sequence[Remembered]) -> dict[str, Json]:

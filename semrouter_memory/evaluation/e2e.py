@@ -58,8 +58,6 @@ _FUNCTION_WORDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class CaseSession:
-    """A conversation."""
-
     at: Time
     turns: tuple[CaseTurn, ...]
 
@@ -200,7 +198,6 @@ class EndToEndRun:
         self.judged: list[JudgedQuestion] = []
 
     async def prepare(self) -> None:
-        """Embed recall's prototypes before the first question."""
         await self._recaller.prepare()
 
     async def play(self, user: EndToEndCase) -> list[JudgedQuestion]:

@@ -110,7 +110,6 @@ class RetrievalRun:
         self._owners = 0
 
     async def store(self, file: str, users: Sequence[RetrievalCase]) -> list[Owner]:
-        """Store the memories of a file's users."""
         owners = [self._owner(user) for user in users]
         batches = [
             (owner.scope, owner.memories[at : at + _BATCH])

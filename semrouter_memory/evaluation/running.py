@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Protocol, TypeAlias, TypeVar, cast
+from typing import TypeAlias, TypeVar, cast
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -40,8 +40,6 @@ from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 T = TypeVar("T")
 CaseT = TypeVar("CaseT")
 OutcomeT = TypeVar("OutcomeT")
-_CaseT_contra = TypeVar("_CaseT_contra", contravariant=True)
-_OutcomeT_co = TypeVar("_OutcomeT_co", covariant=True)
 Play: TypeAlias = Callable[[str, Sequence[CaseT], Embedder, ExternalModels], Awaitable[OutcomeT]]
 """Plays one file, given its name, its cases and the models."""
 
@@ -230,19 +228,21 @@ async def play_files(
         write_json(options.json_out, {"files": results})
 
 
-class _Run(Protocol[_CaseT_contra, _OutcomeT_co]):
-    async def play(self, case: _CaseT_contra, /) -> _OutcomeT_co: ...
-
-
 def one_by_one(
-    run: Callable[[Adapters, MemoryConfig, ExternalModels], _Run[CaseT, OutcomeT]], options: EvalOptions
+    play_case: Callable[[CaseT, Scope, Adapters, MemoryConfig, ExternalModels], Awaitable[OutcomeT]],
+    options: EvalOptions,
 ) -> Play[CaseT, list[OutcomeT]]:
-    """Plays the cases of a file one after the other, over temporary adapters."""
+    """Plays the cases of a file one after the other, each for a user with a store and an observer of their own."""
 
     async def play(name: str, cases: Sequence[CaseT], embedder: Embedder, models: ExternalModels) -> list[OutcomeT]:
+        outcomes = []
         with played_adapters(embedder) as adapters:
-            playing = run(adapters, options.config.memory, models)
-            return [await playing.play(case) for case in tracked(cases, name, total=len(cases))]
+            for number, case in enumerate(tracked(cases, name, total=len(cases)), start=1):
+                store = InMemoryStore(dimension=embedder.dimension)
+                own = replace(adapters, store=store, writer=store, observer=FailureRecorder())
+                scope = Scope(f"user-{number}")
+                outcomes.append(await play_case(case, scope, own, options.config.memory, models))
+        return outcomes
 
     return play
 
@@ -300,7 +300,6 @@ def table_of(title: str, first: str, columns: Iterable[str]) -> Table:
 
 
 def share(value: float | None) -> str:
-    """A figure for a table."""
     return "-" if value is None else f"{value:.2f}"
 
 

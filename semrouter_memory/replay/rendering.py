@@ -44,7 +44,6 @@ class Rendering:
 
 
 def written(records: Sequence[Record], form: Format, *, timed: bool = True) -> bytes:
-    """The records in that format."""
     if form == "jsonl":
         return b"".join(lines.line_of(record, timed=timed) + b"\n" for record in records)
     return b"".join(_framed(protocol.encoded(record)) for record in records)
@@ -60,7 +59,6 @@ def rfc3339(time: datetime) -> str:
 
 
 def rendered(raw: RawExchange, how: Rendering) -> bytes:
-    """The whole exchange."""
     records = records_of(raw, raw.began if how.base is None else how.base)
     return written(_cleaner(how.cleaning).cleaned(records), how.format)
 
