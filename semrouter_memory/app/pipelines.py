@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import get_args
 
-from semrouter_memory.app.adapters import Adapters
-from semrouter_memory.app.models import ExternalModels
+from semrouter_memory.app.adapters import Adapters, ExternalModels
 from semrouter_memory.compress.builder import StateBuilder
 from semrouter_memory.compress.pipeline import Compressor
 from semrouter_memory.config import AgeingConfig, CompressionConfig, KnowledgeConfig, MemoryConfig, RecallConfig
