@@ -26,11 +26,11 @@ from semrouter_memory.recall.recaller import Recaller, StrategyPair
 from semrouter_memory.recall.rewrite import QueryRewriter, RewritingSearch
 from semrouter_memory.recall.strategy import MemorySource, Strategy
 from semrouter_memory.recall.vector_search import HybridSearch, SemanticSearch, VectorSearch
+from semrouter_memory.retain.failures import RetainParts
 from semrouter_memory.retain.pipeline import Retainer
 from semrouter_memory.retain.reconciling.llm_adjudicator import LlmAdjudicator
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
 from semrouter_memory.retain.redact import without_secrets
-from semrouter_memory.retain.steps import RetainParts
 from semrouter_memory.transport.request_phase import RequestPhase
 
 

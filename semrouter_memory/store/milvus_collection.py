@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from semrouter_memory.model import ALWAYS, EmbeddedMemory, Hit, Memory, MemoryType, Page, Period, Reach, Scope, Vector
 from semrouter_memory.store import schema
@@ -19,13 +19,8 @@ from semrouter_memory.store.write_ahead import RWLock
 SCAN_BATCH = 500
 """Rows in one answer to a scan: texts of the greatest length stay below 64 MiB."""
 
-Call = Callable[[MilvusConnection], Awaitable[Any]]
-
-
-class Ask(Protocol):
-    """Makes one call of the store."""
-
-    async def __call__(self, operation: str, call: Call, *, seconds: float | None = None) -> Any: ...
+Ask = Callable[..., Awaitable[Any]]
+"""Makes one call of the store, as `MilvusCollection` does."""
 
 
 async def pages_by_key(read: Callable[[str], Awaitable[list[Row]]], *, limit: int) -> AsyncIterator[list[Row]]:
@@ -51,7 +46,7 @@ class CollectionAdmin:
         write: makes a call that changes something.
     """
 
-    def __init__(self, current: str, ask: Ask, write: Callable[[str, Call], Awaitable[Any]]) -> None:
+    def __init__(self, current: str, ask: Ask, write: Ask) -> None:
         self.current = current
         self._ask = ask
         self._write = write
