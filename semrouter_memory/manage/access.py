@@ -17,10 +17,10 @@ from semrouter_memory.exchange.events import Headers
 from semrouter_memory.exchange.identity import administered, authenticated_user, is_acceptable_id, requester_of
 from semrouter_memory.knowledge.service import KnowledgeService
 from semrouter_memory.manage.exception_handlers import unauthenticated
-from semrouter_memory.manage.schemas import ErrorJson
+from semrouter_memory.manage.schemas import ErrorJson, FilterText
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.manage.times import observed_in
-from semrouter_memory.model import OwnerKind, Period, Reach, Reason, Scope
+from semrouter_memory.model import MemoryFilter, OwnerKind, Period, Reach, Reason, Scope, parse_filter
 
 PREFIX = "/v1/memory"
 OWNER = "owner"
@@ -188,7 +188,13 @@ ProjectFilter = Annotated[
     str | None, Query(description='Only this project; "" only memories without a project; without it every project.')
 ]
 
+
+def _filter_in(text: Annotated[FilterText, Query(alias="filter")] = "") -> MemoryFilter:
+    return parse_filter(text)
+
+
 Observed = Annotated[Period, Depends(observed_in)]
+Filter = Annotated[MemoryFilter, Depends(_filter_in)]
 
 
 def reach_of(project_id: str | None) -> Reach:
