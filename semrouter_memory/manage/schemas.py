@@ -8,8 +8,9 @@ from dataclasses import fields, replace
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import AfterValidator, AliasPath, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field
 
+from semrouter_memory.manage.filters import Category, FilterText
 from semrouter_memory.manage.times import Since, Until, UtcTime
 from semrouter_memory.model import (
     CATEGORY,
@@ -22,9 +23,7 @@ from semrouter_memory.model import (
     MemoryType,
     Usage,
     filterable,
-    parse_filter,
 )
-from semrouter_memory.model.filters import MAX_VALUE_CHARS
 
 MAX_PAGE = 200
 MAX_HITS = 100
@@ -39,38 +38,6 @@ Content = Annotated[
     ),
 ]
 Importance = Annotated[float, Field(ge=0, le=1, strict=True, description="0 (trivia) to 1 (vital)")]
-
-
-def _category(value: str) -> str:
-    value = value.strip()
-    if value and not filterable(value):
-        raise ValueError("must be printable, without quotation marks, backslashes and braces")
-    return value
-
-
-def _filter(value: str) -> str:
-    parse_filter(value)
-    return value
-
-
-Category = Annotated[
-    str,
-    AfterValidator(_category),
-    Field(
-        max_length=MAX_VALUE_CHARS,
-        description='A category of your own, to filter by; "": none. The same as `metadata.category`.',
-        examples=["work"],
-    ),
-]
-FilterText = Annotated[
-    str,
-    AfterValidator(_filter),
-    Field(
-        description="Only memories that fulfil all conditions, separated by commas: `category=work`, `metadata.KEY=VALUE` (a text,"
-        " number or boolean of the metadata), `min_importance=0.5`. A comma in a value is written %2C.",
-        examples=["category=work,metadata.team=core,min_importance=0.5"],
-    ),
-]
 
 
 Metadata = Annotated[
@@ -386,6 +353,24 @@ class History(ApiAnswer):
 
     object: Literal["list"] = "list"
     data: Sequence[MemoryJson]
+
+
+class SettingsRequest(ApiRequest):
+    """What the user switches."""
+
+    paused: Annotated[bool, Field(strict=True, description="Whether remembering is paused.")]
+
+
+class SettingsJson(ApiAnswer):
+    """How the user's memory is switched. While it is paused, no request is given memories and nothing that is said is stored."""
+
+    object: Literal["memory.settings"] = "memory.settings"
+    paused: bool
+    paused_at: datetime | None = Field(description="Since when; null while it is not paused.")
+
+    @classmethod
+    def of(cls, paused_since: datetime | None) -> Self:
+        return cls(paused=paused_since is not None, paused_at=paused_since)
 
 
 class SessionEnd(ApiAnswer):

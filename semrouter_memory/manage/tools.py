@@ -21,7 +21,8 @@ from semrouter_memory.errors import (
 )
 from semrouter_memory.manage import routes
 from semrouter_memory.manage.access import Access
-from semrouter_memory.manage.schemas import FilterText, MemoryJson, SearchRequest, StoreRequest
+from semrouter_memory.manage.filters import FilterText
+from semrouter_memory.manage.schemas import MemoryJson, SearchRequest, StoreRequest
 from semrouter_memory.manage.times import Since, Until, observed_in
 from semrouter_memory.model import Hit, Json, MemoryType, Scope, parse_filter
 from semrouter_memory.recall.render import cited_source
@@ -63,6 +64,10 @@ class Caller:
     owner: Scope
     api: Access
     organisation: Scope | None = None
+
+    async def has_paused(self) -> bool:
+        """Whether the user has paused remembering: models do without it then, as requests do."""
+        return await self.api.service.paused_since(self.owner) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

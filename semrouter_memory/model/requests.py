@@ -222,6 +222,8 @@ class Reason(StrEnum):
     """Something would be injected, and is too long for the token budget, or for the part of it for what is pinned."""
     NO_MEMORIES = "no_memories"
     """The user has none that could be recalled here."""
+    PAUSED = "paused"
+    """The user has paused remembering."""
     REWRITE_TIMEOUT = "rewrite_timeout"
     """The plain query found nothing to inject, and the rewrite of it was late."""
     TIMEOUT = "timeout"

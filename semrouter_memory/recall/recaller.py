@@ -28,7 +28,7 @@ from semrouter_memory.model import (
     Scope,
     StrategyName,
 )
-from semrouter_memory.ports import Clock, Deletions, Embedder, Observer, UsageNotes
+from semrouter_memory.ports import Clock, Deletions, Embedder, Observer, Tombstones, UsageNotes
 from semrouter_memory.recall.block_size import BlockSize
 from semrouter_memory.recall.conversation import ToolLoopCache
 from semrouter_memory.recall.deadline import Deadline, StepTimer, discard, result_by
@@ -173,7 +173,7 @@ class Recaller:
         documents = self._documents_of(query, request)
         try:
             chosen = await self._searched(query, request, deadline, timer, visible)
-            if documents is None:
+            if documents is None or chosen.reason is Reason.PAUSED:
                 return chosen
             with timer.measure("documents"):
                 passages = await self._passages(documents, request, visible, deadline, timer.explanation)
@@ -197,7 +197,10 @@ class Recaller:
             result, others = await self._strategies(request).own.search(query, request, deadline, timer), ()
         # Asked after the store, so that no answer of its is older than a deletion.
         explanation = timer.explanation
-        hits = await self._not_deleted(request.scope, result.hits, explanation)
+        tombstones = await self._turn_log.tombstones(request.scope)
+        if tombstones.paused_since is not None:
+            return RecallDecision(Reason.PAUSED)
+        hits = _existing(request.scope, tombstones, result.hits, explanation)
         texts = await visible() if visible is not None else request.visible
         options, limit = request.options, self._strategies(request).own.limit
         verdicts = _Verdicts(unrecorded if explanation is None else explanation.judge)
@@ -289,7 +292,10 @@ class Recaller:
         """The decision of the turn's earlier step, without what was deleted since: the block stays the same in a loop."""
         if not earlier.hits:
             return earlier
-        hits = tuple(await self._not_deleted(scope, earlier.hits))
+        tombstones = await self._turn_log.tombstones(scope)
+        if tombstones.paused_since is not None:
+            return RecallDecision(Reason.PAUSED)
+        hits = tuple(_existing(scope, tombstones, earlier.hits))
         for other in {hit.memory.scope.in_project("") for hit in hits if hit.memory.scope.owner != scope.owner}:
             hits = tuple(await self._not_deleted(other, hits))
         return RecallDecision(Reason.INJECTED if hits else Reason.NO_MEMORIES, hits)
@@ -297,18 +303,8 @@ class Recaller:
     async def _not_deleted(
         self, scope: Scope, hits: Sequence[Hit], explanation: Explanation | None = None
     ) -> Sequence[Hit]:
-        """The hits without this owner's deleted memories: the store, and an earlier step, may still show these."""
-        if not hits:
-            return hits
-        tombstones = await self._turn_log.tombstones(scope)
-        existing = hits
-        if tombstones:
-            existing = [
-                hit for hit in hits if hit.memory.scope.owner != scope.owner or not tombstones.covers(hit.memory)
-            ]
-        if explanation is not None:
-            explanation.found(hits, existing)
-        return existing
+        """The hits without this owner's deleted memories."""
+        return _existing(scope, await self._turn_log.tombstones(scope), hits, explanation) if hits else hits
 
     def _strategies(self, request: RecallRequest) -> StrategyPair:
         name = request.options.strategy
@@ -324,6 +320,18 @@ class Recaller:
         pinned = self._config.pinned_tokens if options.pinned_tokens is None else options.pinned_tokens
         frame = self._size.of_frame(self._style(options))
         return Budget(tokens=self._config.token_budget - frame, pinned_tokens=pinned)
+
+
+def _existing(
+    scope: Scope, tombstones: Tombstones, hits: Sequence[Hit], explanation: Explanation | None = None
+) -> Sequence[Hit]:
+    """The hits without this owner's deleted memories: the store, and an earlier step, may still show these."""
+    existing = hits
+    if tombstones:
+        existing = [hit for hit in hits if hit.memory.scope.owner != scope.owner or not tombstones.covers(hit.memory)]
+    if explanation is not None:
+        explanation.found(hits, existing)
+    return existing
 
 
 class _Verdicts:

@@ -118,6 +118,7 @@ class MilvusCollection(ABC):
         reach: Reach = Reach.ALL,
         observed: Period = ALWAYS,
         now: datetime | None,
+        expires_by: datetime | None = None,
         oldest_first: bool = False,
     ) -> Page:
         """Same as the port's. Milvus does not sort: this reads the id and time of each memory not listed yet.
@@ -134,6 +135,7 @@ class MilvusCollection(ABC):
             types=types,
             memory_filter=memory_filter,
             observed=observed,
+            expires_by=expires_by,
             created_until=after.created_at if after else None,
         )
         positions = map(schema.position_of, await self._read_all(selection))

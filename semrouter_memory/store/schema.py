@@ -161,6 +161,7 @@ class Selection:
         types: None: of every type. An empty set selects nothing and is for the caller to notice.
         memory_filter: the rows found may be more than those wanted: a text and a number that read the same are both found.
         observed: only memories of what was said in this period.
+        expires_by: only rows that expire then or before.
         ids: only memories with these ids; None: whatever their id.
         created_until: only rows created then or before, in microseconds.
         superseded_by: only memories that one of these superseded.
@@ -174,6 +175,7 @@ class Selection:
     types: frozenset[MemoryType] | None = None
     memory_filter: MemoryFilter = ANY_MEMORY
     observed: Period = ALWAYS
+    expires_by: datetime | None = None
     ids: Sequence[str] | None = None
     created_until: int | None = None
     superseded_by: Sequence[str] | None = None
@@ -206,16 +208,11 @@ def filter_expression(selection: Selection, *, after_key: str = "") -> str:
     if (types := _types_of(selection)) is not None:
         terms.append(_one_of("type", types))
     terms += _wanted(selection.memory_filter)
-    if selection.observed.start > ALWAYS.start:
-        terms.append(f"observed_at >= {micros(selection.observed.start)}")
-    if selection.observed.end < ALWAYS.end:
-        terms.append(f"observed_at < {micros(selection.observed.end)}")
+    terms += _times_of(selection)
     if selection.ids is not None:
         named = _one_of("id", (primary_key(selection.scope, memory_id) for memory_id in selection.ids))
         passages = _one_of("session_id", map(_passages_of, selection.ids))
         terms.append(f"({named} or {passages})" if selection.passages else named)
-    if selection.created_until is not None:
-        terms.append(f"created_at <= {selection.created_until}")
     if selection.superseded_by is not None:
         terms.append(_one_of("superseded_by", (stored_id(memory_id) for memory_id in selection.superseded_by)))
     if after_key:
@@ -231,6 +228,17 @@ def _wanted(memory_filter: MemoryFilter) -> Iterator[str]:
         yield f"({column} == {_plain_literal(text)}{plain})"
     if memory_filter.min_importance > 0:
         yield f"importance >= {memory_filter.min_importance!r}"
+
+
+def _times_of(selection: Selection) -> Iterator[str]:
+    if selection.observed.start > ALWAYS.start:
+        yield f"observed_at >= {micros(selection.observed.start)}"
+    if selection.observed.end < ALWAYS.end:
+        yield f"observed_at < {micros(selection.observed.end)}"
+    if selection.expires_by is not None:
+        yield f"expires_at <= {micros(selection.expires_by)}"
+    if selection.created_until is not None:
+        yield f"created_at <= {selection.created_until}"
 
 
 def everything_expression(*, after_key: str = "") -> str:

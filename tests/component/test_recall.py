@@ -284,6 +284,16 @@ async def test_what_is_written_changes_the_very_next_answer(known: Recalling) ->
     assert "User's flight to Hawaii leaves at 9 am" not in given
 
 
+async def test_while_remembering_is_paused_nothing_is_given(known: Recalling) -> None:
+    await known.adapters.turn_log.set_paused(ALICE, paused=True)
+
+    for query in ("Where do I live?", "What is the boiling point of water?"):
+        result = await known.ask(query)
+        assert (result.reason, result.text, result.hits, result.ranking) == (Reason.PAUSED, "", (), ())
+    await known.adapters.turn_log.set_paused(ALICE, paused=False)
+    assert await known.given("Where do I live?") == ["User lives in Berlin"]
+
+
 # -- Chinese -----------------------------------------------------------------------------------------------------------
 
 

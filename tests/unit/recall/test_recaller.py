@@ -113,7 +113,7 @@ class World:
 
     async def tombstones(self, scope: Scope) -> Any:
         await self._happens("tombstones")
-        return SimpleNamespace(covers=lambda memory: memory.id in self.deleted)
+        return SimpleNamespace(covers=lambda memory: memory.id in self.deleted, paused_since=None)
 
     async def _happens(self, step: str) -> None:
         self.time.hold(self.blocks.get(step, 0))
@@ -226,7 +226,11 @@ async def test_an_owners_deletions_are_its_own(member: World) -> None:
     tombstones = member.tombstones
 
     async def of(scope: Scope) -> Any:
-        return await tombstones(scope) if scope.owner == ACME.owner else SimpleNamespace(covers=lambda _: False)
+        return (
+            await tombstones(scope)
+            if scope.owner == ACME.owner
+            else SimpleNamespace(covers=lambda _: False, paused_since=None)
+        )
 
     recaller = member.recaller()
     loop = replace(OF_MEMBER, loop_key="turn")
