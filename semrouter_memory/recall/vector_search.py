@@ -103,9 +103,7 @@ class VectorSearch(ABC):
             if timer.explanation is not None:
                 timer.explanation.features = features
                 timer.explanation.searched.append(text)
-            return await self._ranked(
-                candidates.compared(vector), features, fetched=_fetched(request), explanation=timer.explanation
-            )
+            return await self._ranked(candidates.compared(vector), features, _fetched(request), timer.explanation)
 
     async def search_fresh(
         self,
@@ -140,7 +138,7 @@ class VectorSearch(ABC):
         features = features.embedded(vector, intent, known_names=candidates.known_names)
         # A search wants to find, whatever its words.
         features = replace(features, wants=max(features.wants, _SEARCHES))
-        return (await self._ranked(candidates.compared(vector), features, fetched=_fetched(request))).hits
+        return (await self._ranked(candidates.compared(vector), features, _fetched(request), None)).hits
 
     async def _nearest(
         self,
@@ -180,12 +178,7 @@ class VectorSearch(ABC):
 
     @abstractmethod
     async def _ranked(
-        self,
-        candidates: CandidateFeatures,
-        query: QueryFeatures,
-        *,
-        fetched: int,
-        explanation: Explanation | None = None,
+        self, candidates: CandidateFeatures, query: QueryFeatures, fetched: int, explanation: Explanation | None
     ) -> SearchResult:
         """The best candidates. The query is embedded, and they are compared with it."""
 
@@ -215,12 +208,7 @@ class HybridSearch(VectorSearch):
         return vector, (await self._prototypes.get()).intent(said)
 
     async def _ranked(
-        self,
-        candidates: CandidateFeatures,
-        query: QueryFeatures,
-        *,
-        fetched: int,
-        explanation: Explanation | None = None,
+        self, candidates: CandidateFeatures, query: QueryFeatures, fetched: int, explanation: Explanation | None
     ) -> SearchResult:
         prototypes = await self._prototypes.get()
         needs = relevance.needed(candidates, query)
@@ -250,12 +238,7 @@ class SemanticSearch(VectorSearch):
         return vector, Intent()
 
     async def _ranked(
-        self,
-        candidates: CandidateFeatures,
-        query: QueryFeatures,
-        *,
-        fetched: int,
-        explanation: Explanation | None = None,
+        self, candidates: CandidateFeatures, query: QueryFeatures, fetched: int, explanation: Explanation | None
     ) -> SearchResult:
         rows = _highest(candidates.similarity, fetched)
         hits = candidates.hits(rows, candidates.similarity[rows])
