@@ -17,6 +17,7 @@ from semrouter_memory.events import Event
 from semrouter_memory.language.bm25 import TermIndex
 from semrouter_memory.model import (
     ALWAYS,
+    ANY_MEMORY,
     Appended,
     Candidate,
     ChatMessage,
@@ -26,6 +27,7 @@ from semrouter_memory.model import (
     Hit,
     LoggedTurn,
     Memory,
+    MemoryFilter,
     MemoryType,
     Message,
     Page,
@@ -95,6 +97,7 @@ class MemoryReader(Protocol):
         limit: int,
         now: datetime,
         types: frozenset[MemoryType] | None = None,
+        memory_filter: MemoryFilter = ANY_MEMORY,
         reach: Reach = Reach.RECALL,
         observed: Period = ALWAYS,
         fresh: bool = False,
@@ -125,6 +128,7 @@ class MemoryReader(Protocol):
         limit: int,
         cursor: str = "",
         types: frozenset[MemoryType] | None = None,
+        memory_filter: MemoryFilter = ANY_MEMORY,
         reach: Reach = Reach.ALL,
         observed: Period = ALWAYS,
         now: datetime | None,
@@ -213,8 +217,15 @@ class MemoryIndex(Protocol):
         """The terms of every memory, by position."""
         ...
 
-    def positions(self, scope: Scope, *, now: datetime, types: frozenset[MemoryType] | None) -> NDArray[np.intp]:
-        """Positions of the memories that may be recalled: of the scope's project or of none, of these types, not expired."""
+    def positions(
+        self,
+        scope: Scope,
+        *,
+        now: datetime,
+        types: frozenset[MemoryType] | None,
+        memory_filter: MemoryFilter = ANY_MEMORY,
+    ) -> NDArray[np.intp]:
+        """Positions of the memories that may be recalled: of the scope's project or of none, wanted, not expired."""
         ...
 
     def similarities(self, vector: Vector) -> NDArray[np.float32]:
@@ -531,24 +542,12 @@ class UsageCounts(Protocol):
     async def drop_usage(self, scope: Scope, memory_ids: Sequence[str]) -> None: ...
 
 
-MAX_RECEIPTS = 50
-"""Of one owner."""
+RECEIPTS = "receipts"
+"""The key of what the last recalls of an owner did, outside all projects: a line each, the newest first."""
 
 
-class Receipts(Protocol):
-    """What the last recalls of each owner did, a line each. Raises `UnavailableError`."""
-
-    async def add_receipts(self, scope: Scope, receipts: Sequence[bytes], *, ttl: timedelta) -> None:
-        """Add lines, the newest first; of all only the newest `MAX_RECEIPTS` stay, until so long after the last."""
-        ...
-
-    async def receipts(self, scope: Scope) -> Sequence[bytes]:
-        """All lines of the owner, the newest first."""
-        ...
-
-
-class StateStore(SessionStates, UsageCounts, Receipts, Protocol):
-    """All of these, and what their owner does with their files. Raises `UnavailableError`.
+class StateStore(SessionStates, UsageCounts, Protocol):
+    """Both, and what their owner does with their files. Raises `UnavailableError`.
 
     Nothing here is the only record of anything: lost values are computed again or done without.
     """

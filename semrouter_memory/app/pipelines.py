@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import get_args
 
-from semrouter_memory.app.adapters import Adapters
-from semrouter_memory.app.models import ExternalModels
+from semrouter_memory.app.adapters import Adapters, ExternalModels
 from semrouter_memory.compress.builder import StateBuilder
 from semrouter_memory.compress.pipeline import Compressor
 from semrouter_memory.config import AgeingConfig, CompressionConfig, KnowledgeConfig, MemoryConfig, RecallConfig
@@ -27,6 +26,7 @@ from semrouter_memory.recall.recaller import Recaller, StrategyPair
 from semrouter_memory.recall.rewrite import QueryRewriter, RewritingSearch
 from semrouter_memory.recall.strategy import MemorySource, Strategy
 from semrouter_memory.recall.vector_search import HybridSearch, SemanticSearch, VectorSearch
+from semrouter_memory.retain.failures import RetainParts
 from semrouter_memory.retain.pipeline import Retainer
 from semrouter_memory.retain.reconciling.llm_adjudicator import LlmAdjudicator
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
@@ -148,17 +148,19 @@ def retainer(
 ) -> Retainer:
     extraction = models.of_role("memory_extraction")
     return Retainer(
-        turn_log=adapters.turn_log,
-        reader=adapters.store,
-        writer=reconciling_writer(config.ageing, adapters, models, written=written),
-        embedder=adapters.embedder,
-        chat_model=extraction,
-        observer=adapters.observer,
-        clock=adapters.clock,
-        config=config.retain,
-        extraction_batch_size=config.extraction_batch_size,
+        RetainParts(
+            turn_log=adapters.turn_log,
+            reader=adapters.store,
+            writer=reconciling_writer(config.ageing, adapters, models, written=written),
+            embedder=adapters.embedder,
+            chat_model=extraction,
+            observer=adapters.observer,
+            clock=adapters.clock,
+            config=config.retain,
+            batch_size=config.extraction_batch_size,
+            states=_states(config.compression, adapters, extraction) if config.compression.enabled else None,
+        ),
         wake=wake,
-        states=_states(config.compression, adapters, extraction) if config.compression.enabled else None,
     )
 
 
