@@ -69,6 +69,9 @@ async def list_memories(
         list[MemoryType] | None, Query(alias="type", description="Only these types; may be repeated.")
     ] = None,
     form: Annotated[Form | None, Query(description="Only quotes, or only statements.")] = None,
+    source: Annotated[
+        str | None, Query(description="Only from this source: `conversation`, `session`, `api`, `import`.")
+    ] = None,
     goal: Annotated[str, Query(description="Only episodes with this text in their goal, whatever its case.")] = "",
     outcome: Annotated[str, Query(description="The same of their outcome.")] = "",
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 50,
@@ -88,7 +91,7 @@ async def list_memories(
         cursor=cursor,
         types=_types(types),
         memory_filter=memory_filter,
-        wanted=_wanted(form, goal, outcome),
+        wanted=_wanted(form, source, goal, outcome),
         reach=reach_of(project_id),
         observed=observed,
         history=include == "history",
@@ -308,12 +311,14 @@ async def _shown(api: Api, scope: Scope, memories: Sequence[Memory]) -> list[Mem
     return [MemoryJson.of(memory, usage) for memory in memories]
 
 
-def _wanted(form: Form | None, goal: str, outcome: str) -> Callable[[Memory], bool]:
+def _wanted(form: Form | None, source: str | None, goal: str, outcome: str) -> Callable[[Memory], bool]:
     """Which memories a listing shows."""
 
     def is_wanted(memory: Memory) -> bool:
         parts = ((goal, memory.episode.goal), (outcome, memory.episode.outcome))
-        return form in {None, memory.form} and all(text.casefold() in part.casefold() for text, part in parts)
+        if form not in {None, memory.form} or source not in {None, memory.source}:
+            return False
+        return all(text.casefold() in part.casefold() for text, part in parts)
 
     return is_wanted
 
