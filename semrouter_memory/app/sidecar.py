@@ -101,7 +101,11 @@ class App:
         if receipts is not None:
             receipts.start()
             self._exit.push_async_callback(receipts.stop)
-        recaller = pipelines.request_phase(memory, adapters, models, maintenance.usage, searcher, receipts=receipts)
+        steers = pipelines.in_words(memory.recall, adapters, deletion, searcher)
+        self._exit.push_async_callback(steers.settle)
+        recaller = pipelines.request_phase(
+            memory, adapters, models, maintenance.usage, searcher, receipts=receipts, steers=steers
+        )
         await serve_management(
             config,
             adapters,

@@ -47,6 +47,8 @@ from semrouter_memory.model.requests import (
     RecallResult,
     ShortenedResults,
     Signals,
+    Steered,
+    Steering,
     StepRun,
 )
 from semrouter_memory.model.scope import (
@@ -132,6 +134,8 @@ __all__ = [
     "SessionKey",
     "ShortenedResults",
     "Signals",
+    "Steered",
+    "Steering",
     "StepRun",
     "StoredChain",
     "Tombstone",

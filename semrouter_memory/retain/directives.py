@@ -15,6 +15,7 @@ from semrouter_memory.language.phrases import MARKS, Phrases, after, phrases
 from semrouter_memory.language.sentences import QUESTION_MARKS, orders, sentences
 from semrouter_memory.language.words import spans, tokens
 from semrouter_memory.model import LoggedTurn
+from semrouter_memory.steering import unsteered
 
 _FILLERS = phrases("fillers")
 _REMEMBER, _REMEMBER_ZH, _REFERENCE = phrases("remember"), phrases("remember_zh"), phrases("for_reference")
@@ -64,7 +65,7 @@ class _Cues:
 # A message is read again with each of the twenty turns after it.
 @lru_cache(256)
 def _cues(message: str) -> _Cues:
-    own = _standing(own_text(message))
+    own = _standing(unsteered(own_text(message)))
     begins, ends = _role_play_begins(own), _ROLE_PLAY_ENDS.occur_in(message)
     begins_play = not ends and (begins is not None or _role_play_begins(message) is not None)
     return _Cues(own[:begins], withdraws(message), begins_play, ends)
