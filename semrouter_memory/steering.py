@@ -23,6 +23,8 @@ _MAX_CHARS = 400
 _MODEL = Multinomial.load("steering")
 _ALIKE = ("steering_forget", "steering_remember", "steering_told", "steering_know", "steering_here")
 _OTHER = "*"
+_VERBS = phrases("steering_forget")
+_CLAUSE_ENDS = frozenset(",;:")
 CUT = 0.9
 """The probability from which on a sentence is an order."""
 
@@ -117,13 +119,21 @@ def _runs(places: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 
 def subject(sentence: str) -> str:
-    """What an order is about: the words that belong to the order itself are left out at both ends."""
+    """What an order is about: what stands behind its verb up to a comma, or else before it, without the order's own words."""
     text = sentence.strip()
     found = tokens(text)
-    opening, closing = phrases("steering_opens"), phrases("steering_closes")
-    first = after(found, opening)
-    last = next((place for place in range(first, len(found)) if after(found, closing, place) == len(found)), len(found))
+    verb = next(_VERBS.places(found), 0)
+    first, last = _about(found, verb, len(found))
     if first >= last:
-        return ""
+        first, last = _about(found, 0, verb)
     places = spans(text)
-    return text[places[first][0] : places[last - 1][1]]
+    return text[places[first][0] : places[last - 1][1]] if first < last else ""
+
+
+def _about(found: Sequence[str], first: int, last: int) -> tuple[int, int]:
+    """These tokens without those of the order at both ends."""
+    first = after(found[:last], phrases("steering_opens"), first)
+    last = next((place for place in range(first, last) if found[place] in _CLAUSE_ENDS), last)
+    closing = phrases("steering_closes")
+    ends = (place for place in range(first, last) if after(found[:last], closing, place) == last)
+    return first, next(ends, last)

@@ -18,6 +18,7 @@ from semrouter_memory.config import RecallConfig
 from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import NotFoundError, UnavailableError
 from semrouter_memory.events import ExchangeFailed, WorkFailed
+from semrouter_memory.language.terms import terms
 from semrouter_memory.model import Hit, Memory, MemoryType, Reach, RecallRequest, Role, Scope, Steered, Steering
 from semrouter_memory.ports import Observer
 from semrouter_memory.recall.visible import VisibleTexts
@@ -27,9 +28,8 @@ MAX_FORGOTTEN = 20
 """Memories that one message deletes at most."""
 _TYPES = frozenset({MemoryType.SEMANTIC, MemoryType.PROCEDURAL})
 """An episode goes with a memory that it may tell of, and not by itself."""
-_FIND_SECONDS = 0.2
-_DELETE_SECONDS = 0.2
-"""Together with recall's deadline, less than the second after which Envoy goes on without an answer."""
+_ALL_WORDS = 0.05
+"""By so much a memory with every word of what the order is about may be less relevant."""
 _MAX_OBEYED, _OBEYED_SECONDS = 10_000, 600
 """A repeated request is not obeyed again for so long: what is left would look more relevant than it was."""
 
@@ -52,6 +52,7 @@ class InWords:
         self._deletion = deletion
         self._observer = observer
         self._threshold = config.forget_threshold
+        self._seconds = config.forget_deadline_ms / 1000
         self._obeyed: TTLCache[tuple[Scope, str, str, str], Steered] = TTLCache(_MAX_OBEYED, _OBEYED_SECONDS)
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -77,9 +78,10 @@ class InWords:
     async def _obeyed_now(self, order: Command, request: RecallRequest) -> Steered:
         if order.order is Order.EVERYTHING:
             return Steered(Steering.REFUSED)
+        until = asyncio.get_running_loop().time() + self._seconds
         hidden: list[str] = []
         try:
-            async with asyncio.timeout(_FIND_SECONDS):
+            async with asyncio.timeout_at(until):
                 for memory in await self._meant(order, request):
                     await self._deletion.hide(memory)
                     hidden.append(memory.id)
@@ -90,7 +92,7 @@ class InWords:
             failed = True
         else:
             failed = False
-        await self._delete(request.scope, hidden)
+        await self._delete(request.scope, hidden, until)
         nothing = Steering.FAILED if failed else Steering.NOT_FOUND
         return Steered(Steering.FORGOTTEN, tuple(hidden)) if hidden else Steered(nothing)
 
@@ -108,17 +110,26 @@ class InWords:
         hits = await self._search.search_fresh(
             request.scope, text, limit=MAX_FORGOTTEN, types=_TYPES, reach=Reach.RECALL
         )
-        sure = (hit.memory for hit in hits[:MAX_FORGOTTEN] if self._threshold <= hit.relevance and self._threshold < 1)
-        return [memory for memory in sure if _is_own(memory, request)]
+        named = {*terms(text)}
+        return [
+            hit.memory for hit in hits[:MAX_FORGOTTEN] if self._is_sure(hit, named) and _is_own(hit.memory, request)
+        ]
 
-    async def _delete(self, scope: Scope, memory_ids: Sequence[str]) -> None:
+    def _is_sure(self, hit: Hit, named: set[str]) -> bool:
+        """Whether the memory is about what the order names, in these words."""
+        cut = self._threshold
+        if cut < 1 and named and named <= {*terms(hit.memory.content)}:
+            cut -= _ALL_WORDS
+        return hit.relevance >= cut
+
+    async def _delete(self, scope: Scope, memory_ids: Sequence[str], until: float) -> None:
         """Delete what is hidden with all its traces; what takes long goes on when the request does."""
         if not memory_ids:
             return
         task = asyncio.create_task(self._deleted(scope, memory_ids), name="forget in words")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        await asyncio.wait((task,), timeout=_DELETE_SECONDS)
+        await asyncio.wait((task,), timeout=max(until - asyncio.get_running_loop().time(), 0))
 
     async def _deleted(self, scope: Scope, memory_ids: Sequence[str]) -> None:
         for memory_id in memory_ids:
