@@ -1,8 +1,6 @@
 """What a message orders to forget is gone from then on, of this user alone, and nothing else is."""
 
-import json
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +12,8 @@ from semrouter_memory.deletion.in_words import InWords
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.errors import StoreUnavailableError
 from semrouter_memory.evaluation.retrieval_run import CachingEmbedder
-from semrouter_memory.model import Message, Reach, RecallOptions, RecallRequest, Role, Scope, Steering
+from semrouter_memory.model import Message, RecallOptions, RecallRequest, Role, Scope, Steering
 from semrouter_memory.ports import Embedder
-from tests.memory_service import SilentObserver
 from tests.recalling import ALICE, Recalling, recalling
 
 pytest_plugins = ("tests.model_fixture",)
