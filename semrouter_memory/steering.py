@@ -65,6 +65,12 @@ def command(message: str) -> Command | None:
     return next(_commands(sentences(own_text(message))), None)
 
 
+def pauses(message: str) -> bool:
+    """Whether the message asks not to remember the conversation."""
+    found = command(message)
+    return found is not None and found.order is Order.PAUSE
+
+
 def unsteered(text: str) -> str:
     """The text without the sentences that give an order to the memory: they name what shall be forgotten."""
     if len(text) > _MAX_CHARS or not phrases("steering").occur_in(text):

@@ -20,7 +20,7 @@ from semrouter_memory.errors import NotFoundError, UnavailableError
 from semrouter_memory.events import ExchangeFailed, WorkFailed
 from semrouter_memory.language.terms import terms
 from semrouter_memory.model import Hit, Memory, MemoryType, Reach, RecallRequest, Role, Scope, Steered, Steering
-from semrouter_memory.ports import Observer
+from semrouter_memory.ports import Deletions, Observer
 from semrouter_memory.recall.visible import VisibleTexts
 from semrouter_memory.steering import Command, Order, command
 
@@ -46,8 +46,15 @@ class InWords:
     """Implements `Steers`."""
 
     def __init__(
-        self, *, search: MemorySearch, deletion: DeletionService, observer: Observer, config: RecallConfig
+        self,
+        *,
+        search: MemorySearch,
+        deletion: DeletionService,
+        turn_log: Deletions,
+        observer: Observer,
+        config: RecallConfig,
     ) -> None:
+        self._turn_log = turn_log
         self._search = search
         self._deletion = deletion
         self._observer = observer
@@ -98,6 +105,8 @@ class InWords:
 
     async def _meant(self, order: Command, request: RecallRequest) -> list[Memory]:
         """The memories that the order is about for sure, the surest first."""
+        if (await self._turn_log.tombstones(request.scope)).paused_since is not None:
+            return []
         if order.order is Order.FORGET:
             return await self._found(order.subject, request)
         asked, answered = _just_said(request)

@@ -331,6 +331,15 @@ class MemoryService:
         finally:
             self._written(scope)
 
+    async def paused_since(self, scope: Scope) -> datetime | None:
+        """Since when the user has paused remembering; None: it is not paused."""
+        return (await self._turn_log.tombstones(scope)).paused_since
+
+    async def set_paused(self, scope: Scope, *, paused: bool) -> datetime | None:
+        """Pause or resume remembering; returns since when it is paused."""
+        await self._turn_log.set_paused(scope, paused=paused)
+        return await self.paused_since(scope)
+
     async def end_session(self, scope: Scope, session: str) -> PendingSession:
         """Announce that a session is at its end.
 
