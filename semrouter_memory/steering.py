@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from semrouter_memory.language.own_text import own_text
+from semrouter_memory.language.own_text import typed_text
 from semrouter_memory.language.phrases import MARKS, after, phrases, words_of
 from semrouter_memory.language.scripts import simplified
 from semrouter_memory.language.sentences import asks, sentences
@@ -26,7 +26,9 @@ _OTHER = "*"
 _VERBS = phrases("steering_forget")
 _CLAUSE_ENDS = frozenset(",;:")
 CUT = 0.9
-"""The probability from which on a sentence is an order."""
+"""The probability from which on a sentence is an order that lets something be forgotten."""
+_REMEMBER_CUT = 0.5
+"""The same of an order to remember: a needless memory costs little."""
 
 
 class Order(StrEnum):
@@ -41,6 +43,8 @@ class Order(StrEnum):
     """Forget all of the user."""
     PAUSE = "pause"
     """Do not remember this conversation."""
+    REMEMBER = "remember"
+    """Remember what the sentence says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,7 @@ def command(message: str) -> Command | None:
         return None
     if next(_commands(sentences(message)), None) is None:
         return None
-    return next(_commands(sentences(own_text(message))), None)
+    return next(_commands(sentences(typed_text(message))), None)
 
 
 def pauses(message: str) -> bool:
@@ -89,9 +93,16 @@ def _commands(pieces: Sequence[str]) -> Iterator[Command]:
 
 
 def judge(sentence: str) -> Order:
-    """What a sentence orders."""
+    """What a sentence orders to forget or not to store; an order to remember is none here."""
     found = _MODEL.probabilities(features(sentence))
-    return next((Order(name) for name, each in found.items() if each >= CUT), Order.NONE)
+    return next((Order(name) for name, each in found.items() if each >= CUT and name != Order.REMEMBER), Order.NONE)
+
+
+def is_to_be_remembered(sentence: str) -> bool:
+    """Whether the sentence asks to have remembered what it says."""
+    return phrases("steering").occur_in(sentence) and (
+        _MODEL.probabilities(features(sentence))[Order.REMEMBER] >= _REMEMBER_CUT
+    )
 
 
 def features(sentence: str) -> Features:

@@ -19,10 +19,10 @@ def examples(*, held_out: bool = False) -> list[Example]:
         for each in person["sentences"]
     ]
     ordinary = [
-        (text, "none", person["person"])
+        (text, "remember" if label == "remember" else "none", person["person"])
         for person in read("sentences.jsonl", held_out=held_out)
         for message in person["messages"]
-        for text, _ in message["sentences"]
+        for text, label in message["sentences"]
     ]
     listed = phrases("steering")
     return [
