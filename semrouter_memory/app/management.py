@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from semrouter_memory.app.adapters import Adapters
 from semrouter_memory.app.pipelines import knowledge_service
-from semrouter_memory.config import Config, secret
+from semrouter_memory.config import Config, MemoryConfig, secret
 from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import ConfigurationError, InputFileError
 from semrouter_memory.knowledge.service import KnowledgeService
@@ -17,8 +17,10 @@ from semrouter_memory.manage.backup import Backup
 from semrouter_memory.manage.explaining import Explainer
 from semrouter_memory.manage.http import Readiness, create_operator_api, create_user_api
 from semrouter_memory.manage.operator_routes import OperatorContext
+from semrouter_memory.manage.reflecting import Reflector
 from semrouter_memory.manage.server import serve_http
 from semrouter_memory.manage.service import MemoryService
+from semrouter_memory.ports import ChatModel
 from semrouter_memory.recall.vector_search import VectorSearch
 from semrouter_memory.replay.recordings import Recordings
 from semrouter_memory.retain.redact import redact, without_secrets
@@ -36,15 +38,20 @@ async def serve_management(
     recordings: Recordings,
     searcher: VectorSearch,
     explainer: Explainer,
+    chat_model: ChatModel | None,
     on_exit: AsyncExitStack,
 ) -> None:
     """Open both ports.
+
+    Args:
+        chat_model: answers questions about memories.
 
     Raises:
         ConfigurationError: a port or the operator's token that cannot be had.
     """
     service = _service(config, adapters, maintenance, deletion, searcher=searcher, explainer=explainer)
     knowledge = knowledge_service(config.memory.knowledge, adapters)
+    reflector = _reflector(config.memory, adapters, service, knowledge, chat_model)
     users = create_user_api(
         service,
         identity=config.memory.identity,
@@ -52,6 +59,7 @@ async def serve_management(
         shared_secret=shared_secret,
         secret_header=config.server.secret_header,
         knowledge=knowledge,
+        reflector=reflector,
     )
     on_exit.push_async_callback((await serve_http(users, config.management.listen)).stop)
     if config.management.operator_listen is None:
@@ -64,8 +72,28 @@ async def serve_management(
         readiness=readiness,
         metrics=metrics,
         context=_operator_context(adapters, deletion, recordings, knowledge),
+        reflector=reflector,
     )
     on_exit.push_async_callback((await serve_http(operator, config.management.operator_listen)).stop)
+
+
+def _reflector(
+    config: MemoryConfig,
+    adapters: Adapters,
+    service: MemoryService,
+    knowledge: KnowledgeService,
+    chat_model: ChatModel | None,
+) -> Reflector:
+    return Reflector(
+        service=service,
+        knowledge=knowledge if config.knowledge.limit else None,
+        model=chat_model,
+        deletions=adapters.turn_log,
+        embedder=adapters.embedder,
+        observer=adapters.observer,
+        config=config.reflection,
+        threshold=config.default_similarity_threshold,
+    )
 
 
 def _operator_context(

@@ -113,6 +113,7 @@ class App:
             recordings=recordings,
             searcher=searcher,
             explainer=Explainer(recall=recaller, settings=_exchange_settings(config), clock=adapters.clock),
+            chat_model=models.reflecting,
             on_exit=self._exit,
         )
         # Before the ports close, so that clients that follow a recording receive its end; after the last exchange.

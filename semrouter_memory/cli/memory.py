@@ -173,6 +173,22 @@ def _explain(
     print_objects(columns, ({**each, "content": _content(each)} for each in told["data"]))
 
 
+@_command("reflect")
+def _reflect(
+    client: MemoryClient,
+    *,
+    question: Annotated[str, typer.Argument(help="A question about what is remembered.")],
+    limit: Annotated[int | None, typer.Option(min=1, max=50, help="Sources at most.")] = None,
+    project: Project = None,
+    as_json: AsJson = False,
+) -> None:
+    """Answer a question from memories, with citations."""
+    told = client.reflect(question, limit=limit, project_id=project)
+    sources = (f"[{each['number']}] {each['observed_at'][:10]} {each['content']}" for each in told["citations"])
+    why = [f"(no model's answer: {told['model_error']})"] if told["model_error"] else []
+    report(told, (told["answer"], *why, *sources), as_json=as_json)
+
+
 def _content(candidate: dict[str, Json]) -> str:
     return str((candidate["memory"] or {}).get("content", ""))
 

@@ -51,7 +51,7 @@ def score_of(memory: Memory, usage: Usage | None, *, now: datetime, half_life_da
         importance=memory.importance,
         access_count=usage.access_count if usage else 0,
         age_days=(now - last_needed(memory, usage)) / _DAY,
-        confirmations=confirmations(memory),
+        confirmations=memory.confirmations,
         flagged=is_flagged(memory),
         half_life_days=half_life_days,
     )
@@ -61,13 +61,6 @@ def last_needed(memory: Memory, usage: Usage | None) -> datetime:
     """When it was last said, changed, imported or used."""
     times = [memory.observed_at, memory.created_at, memory.updated_at]
     return max(*times, usage.last_accessed_at) if usage else max(times)
-
-
-def confirmations(memory: Memory) -> int:
-    """How often it was said again."""
-    count = memory.metadata.get("confirmations", 0)
-    # A caller's metadata may use the name for something else.
-    return count if isinstance(count, int) and not isinstance(count, bool) else 0
 
 
 def is_flagged(memory: Memory) -> bool:

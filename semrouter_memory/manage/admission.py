@@ -9,6 +9,7 @@ from semrouter_memory.model import (
     ASKED,
     ASSERTED_AT,
     CONTEXT,
+    DERIVED_FROM,
     EPISODE,
     FORM,
     IMPORTED_AT,
@@ -27,7 +28,7 @@ from semrouter_memory.retain.redact import Redaction
 Redact = Callable[[str], Redaction]
 """Finds the secrets in a text: keys, card numbers, passwords."""
 
-_IDS = frozenset({"turn_ids", "replaces", "contradicts", "consolidated_from", OUTDATED_BY})
+_IDS = frozenset({"turn_ids", "replaces", "contradicts", "consolidated_from", DERIVED_FROM, OUTDATED_BY})
 _KINDS: Mapping[str, type] = {
     "extractor": str,
     "model": str,
@@ -70,12 +71,12 @@ def admissible_content(content: str, *, max_chars: int, redact: Redact) -> str:
     return content
 
 
-def require_query(query: str, *, max_chars: int) -> None:
+def require_query(query: str, *, max_chars: int, field: str = "query") -> None:
     """Raises: InvalidRequestError: it is blank or too long."""
     if not query.strip():
-        raise InvalidRequestError("query must not be blank", field="query")
+        raise InvalidRequestError(f"{field} must not be blank", field=field)
     if len(query) > max_chars:
-        raise InvalidRequestError(f"query is longer than {max_chars} characters", field="query")
+        raise InvalidRequestError(f"{field} is longer than {max_chars} characters", field=field)
 
 
 def admissible_metadata(metadata: Mapping[str, Json], *, max_bytes: int, redact: Redact) -> None:

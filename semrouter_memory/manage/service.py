@@ -222,16 +222,18 @@ class MemoryService:
         reach: Reach = Reach.ALL,
         observed: Period = ALWAYS,
         threshold: float | None = None,
+        field: str = "query",
     ) -> list[Hit]:
         """The most relevant memories for a query, best first; with a threshold only those at least as relevant.
 
         Args:
             observed: only memories of what was said in this period.
+            field: what the request calls the query.
 
         Raises:
             InvalidRequestError: the query is blank or too long.
         """
-        require_query(query, max_chars=self._config.max_content_chars)
+        require_query(query, max_chars=self._config.max_content_chars, field=field)
         hits = await self._searcher.search_fresh(scope, query, limit=limit, types=types, reach=reach, observed=observed)
         deleted = await self._turn_log.tombstones(scope)
         found = [
