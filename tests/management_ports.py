@@ -89,7 +89,9 @@ def descriptions() -> dict[str, dict[str, Any]]:
     """What each port says of itself; nothing stands behind these."""
     nothing = cast(Any, SimpleNamespace())
     nothing.knowledge = nothing
-    return {name: app.openapi() for name, app in zip(("user", "operator"), _apps(nothing, nothing, nothing), strict=True)}
+    return {
+        name: app.openapi() for name, app in zip(("user", "operator"), _apps(nothing, nothing, nothing), strict=True)
+    }
 
 
 @contextmanager

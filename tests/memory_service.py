@@ -114,6 +114,7 @@ def reflector(
         observer=observer or SilentObserver(),
         config=ReflectionConfig(**settings),
         threshold=threshold,
+        max_chars=8_000,
     )
 
 

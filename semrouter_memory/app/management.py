@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from semrouter_memory.app.adapters import Adapters
 from semrouter_memory.app.pipelines import knowledge_service
-from semrouter_memory.config import Config, MemoryConfig, secret
+from semrouter_memory.config import Config, secret
 from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import ConfigurationError, InputFileError
 from semrouter_memory.knowledge.service import KnowledgeService
@@ -51,7 +51,7 @@ async def serve_management(
     """
     service = _service(config, adapters, maintenance, deletion, searcher=searcher, explainer=explainer)
     knowledge = knowledge_service(config.memory.knowledge, adapters)
-    reflector = _reflector(config.memory, adapters, service, knowledge, chat_model)
+    reflector = _reflector(config, adapters, service, knowledge, chat_model)
     users = create_user_api(
         service,
         identity=config.memory.identity,
@@ -78,21 +78,23 @@ async def serve_management(
 
 
 def _reflector(
-    config: MemoryConfig,
+    config: Config,
     adapters: Adapters,
     service: MemoryService,
     knowledge: KnowledgeService,
     chat_model: ChatModel | None,
 ) -> Reflector:
+    memory = config.memory
     return Reflector(
         service=service,
-        knowledge=knowledge if config.knowledge.limit else None,
+        knowledge=knowledge if memory.knowledge.limit else None,
         model=chat_model,
         deletions=adapters.turn_log,
         embedder=adapters.embedder,
         observer=adapters.observer,
-        config=config.reflection,
-        threshold=config.default_similarity_threshold,
+        config=memory.reflection,
+        threshold=memory.default_similarity_threshold,
+        max_chars=config.management.max_content_chars,
     )
 
 

@@ -18,6 +18,7 @@ from semrouter_memory.config import ReflectionConfig
 from semrouter_memory.errors import ChatModelError, ModelUnavailableError
 from semrouter_memory.events import CandidatesRefused
 from semrouter_memory.knowledge.service import KnowledgeService
+from semrouter_memory.manage.admission import require_query
 from semrouter_memory.manage.schemas import MAX_HITS, ApiAnswer, ApiRequest, whole_number
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.model import Memory, Reach, Scope
@@ -134,7 +135,8 @@ class Reflector:
         model: None: it is only counted.
         deletions: of memories and documents.
         embedder: counts tokens.
-        threshold: least relevance.
+        threshold: least relevance, as recall measures it.
+        max_chars: bound on a question.
 
     `reflect` raises `UnavailableError` when the store, the turn log or the embedder is unavailable.
     """
@@ -150,10 +152,11 @@ class Reflector:
         observer: Observer,
         config: ReflectionConfig,
         threshold: float,
+        max_chars: int,
     ) -> None:
         self._service, self._knowledge, self._model = service, knowledge, model
         self._deletions, self._embedder, self._observer = deletions, embedder, observer
-        self._config, self._threshold = config, threshold
+        self._config, self._threshold, self._max_chars = config, threshold, max_chars
         self._asking = 0
 
     async def reflect(self, scope: Scope, organisation: Scope | None, asked: ReflectRequest) -> Reflection:
@@ -166,6 +169,7 @@ class Reflector:
         Raises:
             InvalidRequestError: the question is blank or too long.
         """
+        require_query(asked.question, max_chars=self._max_chars, field="question")
         found = await self._found(scope, organisation, asked)
         if self._model is None or not found.sources:
             return _by_count(asked, found)
@@ -193,7 +197,7 @@ class Reflector:
             limit=MAX_HITS,
             reach=Reach.ALL if asked.project_id is None else Reach.EXACT,
             threshold=self._threshold,
-            field="question",
+            calibrated=True,
         )
         if self._knowledge is not None:
             owners = (scope.in_project(""), organisation)

@@ -222,19 +222,21 @@ class MemoryService:
         reach: Reach = Reach.ALL,
         observed: Period = ALWAYS,
         threshold: float | None = None,
-        field: str = "query",
+        calibrated: bool = False,
     ) -> list[Hit]:
         """The most relevant memories for a query, best first; with a threshold only those at least as relevant.
 
         Args:
             observed: only memories of what was said in this period.
-            field: what the request calls the query.
+            calibrated: same as in `VectorSearch.search_fresh`.
 
         Raises:
             InvalidRequestError: the query is blank or too long.
         """
-        require_query(query, max_chars=self._config.max_content_chars, field=field)
-        hits = await self._searcher.search_fresh(scope, query, limit=limit, types=types, reach=reach, observed=observed)
+        require_query(query, max_chars=self._config.max_content_chars)
+        hits = await self._searcher.search_fresh(
+            scope, query, limit=limit, types=types, reach=reach, observed=observed, calibrated=calibrated
+        )
         deleted = await self._turn_log.tombstones(scope)
         found = [
             hit for hit in hits if not deleted.covers(hit.memory) and (threshold is None or hit.relevance >= threshold)
