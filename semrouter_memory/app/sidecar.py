@@ -88,7 +88,7 @@ class App:
         traced = spans.model if spans else None
         models = ExternalModels(config.external_models, memory.retain, self._observer, self._exit, traced)
         deletion = pipelines.deletion_service(adapters)
-        maintenance = pipelines.maintenance(memory.ageing, adapters, deletion, models)
+        maintenance = pipelines.maintenance(memory, adapters, deletion, models)
         # Before the parts that report changes and usage to it, so that it stops after them.
         maintenance.scheduler.start()
         self._exit.push_async_callback(maintenance.scheduler.stop)

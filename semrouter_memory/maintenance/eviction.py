@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from semrouter_memory.config import AgeingConfig
-from semrouter_memory.model import EvictionCandidate, EvictionReason, Memory, MemoryType, Usage
+from semrouter_memory.model import DERIVED_FROM, EvictionCandidate, EvictionReason, Memory, MemoryType, Usage
 
 _DAY = timedelta(days=1)
 _HALF_WAY_EVIDENCE = 4.0
@@ -119,6 +119,11 @@ def orphans(history: Iterable[Memory], present: set[str]) -> list[Memory]:
         rest = [memory for memory in rest if memory.superseded_by in present]
         present.difference_update(memory.id for memory in gone)
     return found
+
+
+def unsupported(insights: Iterable[Memory], present: set[str]) -> list[Memory]:
+    """Insights of which a source is not among the ids that are present and active."""
+    return [memory for memory in insights if not present.issuperset(memory.ids(DERIVED_FROM))]
 
 
 def has_quota(config: AgeingConfig) -> bool:

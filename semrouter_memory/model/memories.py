@@ -405,7 +405,7 @@ class EvictionReason(StrEnum):
     HISTORY = "history"
     """Superseded for longer than history is stored."""
     ORPHANED = "orphaned"
-    """History of a memory that does not exist any more."""
+    """History of a memory that does not exist any more, or an insight of which a source is deleted or superseded."""
     PRUNED = "pruned"
     """Unused, with a low score, for long."""
     QUOTA = "quota"

@@ -102,6 +102,17 @@ async def test_a_client_remembers_recalls_lists_and_forgets(ports: Ports, mode: 
         assert (await done(client, "recall", query="What's my budget?"))["memories"] == []
 
 
+async def test_a_question_is_answered_with_citations(ports: Ports, of_bob: None) -> None:
+    async with connected(ports.user_url + PATH) as client:
+        unknown = await done(client, "reflect", question="What is my budget?")
+        assert (unknown["known"], unknown["citations"]) == (False, [])
+        stored = (await done(client, "remember", content=BUDGET))["stored"]
+        answer = await done(client, "reflect", question="What is my budget?", limit=3)
+        (cited,) = answer["citations"]
+        assert (answer["known"], cited["number"], cited["id"], cited["content"]) == (True, 1, stored["id"], BUDGET)
+        assert "question" in await refused(client, "reflect", question=" ")
+
+
 async def test_an_episode_is_recalled_apart_from_statements(ports: Ports) -> None:
     parts = {
         "goal": "Deploy the billing service",

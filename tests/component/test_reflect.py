@@ -53,7 +53,7 @@ async def asking(
 ) -> AsyncIterator[Reflect]:
     """Asks the API, which asks this model."""
     circuits = ModelCircuits(Backoff(first=10, longest=40), failures=2, observer=SilentObserver())
-    model = chat and OpenAIChatModel(chat, circuit=circuits.circuit(chat.llm_endpoint.url))
+    model = OpenAIChatModel(chat, circuit=circuits.circuit(chat.llm_endpoint.url)) if chat else None
     service, embedder = known.service(), known.adapters.embedder
     answering = reflector(
         service, embedder=embedder, turn_log=known.adapters.turn_log, knowledge=knowledge, model=model, **settings
