@@ -41,40 +41,37 @@ async def serve_management(
     chat_model: ChatModel | None,
     on_exit: AsyncExitStack,
 ) -> None:
-    """Open both ports.
-
-    Args:
-        chat_model: answers questions about memories.
+    """Open both ports; `chat_model` answers questions about memories.
 
     Raises:
         ConfigurationError: a port or the operator's token that cannot be had.
     """
     service = _service(config, adapters, maintenance, deletion, searcher=searcher, explainer=explainer)
-    knowledge = knowledge_service(config.memory.knowledge, adapters)
+    knowledge, management = knowledge_service(config.memory.knowledge, adapters), config.management
     reflector = _reflector(config, adapters, service, knowledge, chat_model)
     users = create_user_api(
         service,
         identity=config.memory.identity,
-        config=config.management,
+        config=management,
         shared_secret=shared_secret,
         secret_header=config.server.secret_header,
         knowledge=knowledge,
         reflector=reflector,
     )
-    on_exit.push_async_callback((await serve_http(users, config.management.listen)).stop)
-    if config.management.operator_listen is None:
+    on_exit.push_async_callback((await serve_http(users, management.listen)).stop)
+    if management.operator_listen is None:
         return
     operator = create_operator_api(
         service,
         identity=config.memory.identity,
-        config=config.management,
-        token=secret(config.management.operator_token, config.management.operator_token_file),
+        config=management,
+        token=secret(management.operator_token, management.operator_token_file),
         readiness=readiness,
         metrics=metrics,
         context=_operator_context(adapters, deletion, recordings, knowledge),
         reflector=reflector,
     )
-    on_exit.push_async_callback((await serve_http(operator, config.management.operator_listen)).stop)
+    on_exit.push_async_callback((await serve_http(operator, management.operator_listen)).stop)
 
 
 def _reflector(

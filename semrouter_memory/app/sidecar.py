@@ -85,8 +85,7 @@ class App:
         shared_secret = secret(config.server.shared_secret, config.server.shared_secret_file)
         spans = self._start_tracing()
         adapters = await connect(memory, observer=self._observer, arrived=self._arrived, on_exit=self._exit)
-        traced = spans.model if spans else None
-        models = ExternalModels(config.external_models, memory.retain, self._observer, self._exit, traced)
+        models = self._models(spans)
         deletion = pipelines.deletion_service(adapters)
         maintenance = pipelines.maintenance(memory, adapters, deletion, models)
         # Before the parts that report changes and usage to it, so that it stops after them.
@@ -163,6 +162,10 @@ class App:
         self._exit.push_async_callback(tracer.stop, self._config.server.drain_seconds)
         self._observer, self._spans = TelemetryObserver(self._metrics, tracer.spans), tracer.spans
         return tracer.spans
+
+    def _models(self, spans: "Spans | None") -> ExternalModels:
+        config, traced = self._config, spans.model if spans else None
+        return ExternalModels(config.external_models, config.memory.retain, self._observer, self._exit, traced)
 
     async def _prepare(self, recaller: RequestPhase) -> None:
         """A model that fails now is tried again at the requests; each of them passes."""
