@@ -128,6 +128,7 @@ class MemoryReader(Protocol):
         reach: Reach = Reach.ALL,
         observed: Period = ALWAYS,
         now: datetime | None,
+        expires_by: datetime | None = None,
         oldest_first: bool = False,
     ) -> Page:
         """Active memories, newest `created_at` first (ties by id, descending); reads fresh.
@@ -135,6 +136,7 @@ class MemoryReader(Protocol):
         Args:
             observed: only memories of what was said in this period.
             now: None: superseded and expired memories too.
+            expires_by: only memories that expire then or before.
             oldest_first: the other way round; such a page has no successor.
 
         Raises:
@@ -376,6 +378,28 @@ class DeletionLog(Deletions, Protocol):
         ...
 
 
+class Pauses(Protocol):
+    """What the user does not want remembered, as every replica heeds it. Raises `TurnLogError`."""
+
+    async def set_paused(self, scope: Scope, *, paused: bool) -> None:
+        """Pause or resume remembering for the user, in all projects. Again has no effect.
+
+        No exchange of which a part was in the pause is stored, then or later; what was accepted before it is extracted.
+        A deletion of everything does not end it. `Deletions.tombstones` says whether it is paused.
+        """
+        ...
+
+    async def pause_session(self, scope: Scope, session: str) -> None:
+        """Store nothing of this session from now on, and delete from the log what was said in it before.
+
+        For good. Memories that were made of it are left alone, and recall too.
+
+        Args:
+            session: as in `end_session`; it may have no turn yet. A session without a name: see `Turn.pauses_session`.
+        """
+        ...
+
+
 class LogFiles(Protocol):
     """The log as its operator keeps it. Raises `TurnLogError`."""
 
@@ -402,7 +426,7 @@ class LogFiles(Protocol):
         ...
 
 
-class TurnLog(TurnInbox, SessionQueue, ClaimedTurns, ConversationHistory, DeletionLog, LogFiles, Protocol):
+class TurnLog(TurnInbox, SessionQueue, ClaimedTurns, ConversationHistory, DeletionLog, Pauses, LogFiles, Protocol):
     """Accepted turns, durable, until they are extracted: all of the log, for those who connect its parts.
 
     `append` is synchronous and quick (a local commit); the rest may take a while.
@@ -435,10 +459,15 @@ class TurnRecords(Protocol):
 
 
 class Tombstones(Protocol):
-    """One owner's deletions. Two of one owner are equal when nothing was deleted between them."""
+    """One owner's deletions and pauses. Two of one owner are equal when nothing was deleted or paused between them."""
 
     def __bool__(self) -> bool:
-        """Whether anything was deleted."""
+        """Whether anything was deleted or paused."""
+        ...
+
+    @property
+    def paused_since(self) -> datetime | None:
+        """Since when the user has paused remembering; None: it is not paused."""
         ...
 
     def covers(self, memory: Memory) -> bool:

@@ -138,7 +138,13 @@ def open_ports(directory: Path, model: ChatModel | None = None) -> Iterator[Port
         )
         # Everything is relevant: the vectors here tell little.
         reflecting = reflector(
-            service, embedder=embedder, turn_log=log, knowledge=context.knowledge, model=model, threshold=-1
+            store=store,
+            embedder=embedder,
+            turn_log=log,
+            clock=clock,
+            knowledge=context.knowledge,
+            model=model,
+            threshold=-1,
         )
         apps = _apps(service, context, reflecting)
         servers = [await serve_http(app, "127.0.0.1:0", drain_seconds=1) for app in apps]

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
-from semrouter_memory.config import KnowledgeConfig, MemoryConfig, ReflectionConfig
+from semrouter_memory.config import KnowledgeConfig, MemoryConfig, RecallConfig, ReflectionConfig
 from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.exchange.turns import ExchangeSettings
 from semrouter_memory.knowledge.service import KnowledgeService
@@ -94,10 +94,11 @@ def memory_service(
 
 
 def reflector(
-    service: MemoryService,
     *,
+    store: Any,
     embedder: Any,
     turn_log: Any,
+    clock: Any,
     knowledge: KnowledgeService | None = None,
     model: Any = None,
     observer: Any = None,
@@ -106,7 +107,10 @@ def reflector(
 ) -> Reflector:
     """Args: settings: of `memory.reflection`."""
     return Reflector(
-        service=service,
+        reader=store,
+        searcher=HybridSearch(
+            source=MemorySource(reader=store, indexes=None, clock=clock), embedder=embedder, config=RecallConfig()
+        ),
         knowledge=knowledge,
         model=model,
         deletions=turn_log,

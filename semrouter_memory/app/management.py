@@ -41,14 +41,11 @@ async def serve_management(
     chat_model: ChatModel | None,
     on_exit: AsyncExitStack,
 ) -> None:
-    """Open both ports; `chat_model` answers questions about memories.
-
-    Raises:
-        ConfigurationError: a port or the operator's token that cannot be had.
-    """
+    """Open both ports. Raises: ConfigurationError: a port or the operator's token that cannot be had."""
     service = _service(config, adapters, maintenance, deletion, searcher=searcher, explainer=explainer)
-    knowledge, management = knowledge_service(config.memory.knowledge, adapters), config.management
-    reflector = _reflector(config, adapters, service, knowledge, chat_model)
+    knowledge = knowledge_service(config.memory.knowledge, adapters)
+    management = config.management
+    reflector = _reflector(config, adapters, searcher, knowledge, chat_model)
     users = create_user_api(
         service,
         identity=config.memory.identity,
@@ -77,13 +74,14 @@ async def serve_management(
 def _reflector(
     config: Config,
     adapters: Adapters,
-    service: MemoryService,
+    searcher: VectorSearch,
     knowledge: KnowledgeService,
     chat_model: ChatModel | None,
 ) -> Reflector:
     memory = config.memory
     return Reflector(
-        service=service,
+        reader=adapters.store,
+        searcher=searcher,
         knowledge=knowledge if memory.knowledge.limit else None,
         model=chat_model,
         deletions=adapters.turn_log,

@@ -15,6 +15,7 @@ import rich.progress
 import typer
 
 from semrouter_memory.cli import importing
+from semrouter_memory.cli import memory_options as options
 from semrouter_memory.cli.connection import user_command
 from semrouter_memory.cli.output import (
     AsJson,
@@ -47,22 +48,6 @@ _COLUMNS = {
 """The member of the API's answer in each column."""
 _OPTIONAL = frozenset({"score", "until"})
 
-Type = Annotated[MemoryType | None, typer.Option("--type", help="Its type.")]
-Types = Annotated[list[MemoryType] | None, typer.Option("--type", help="Only this type; may be repeated.")]
-Project = Annotated[str | None, typer.Option("--project", help='Its project; "" is the user\'s own space.')]
-Importance = Annotated[float | None, typer.Option(min=0, max=1, help="0 (trivia) to 1 (vital).")]
-Metadata = Annotated[str | None, typer.Option(help="A JSON object to store with the statement.")]
-Expires = Annotated[str | None, typer.Option(help="From when on it is not recalled: 2027-01-01T00:00:00Z.")]
-Since = Annotated[
-    str | None, typer.Option(help="Only what was said from then on: 2027-01-01, or a time with its offset.")
-]
-Until = Annotated[str | None, typer.Option(help="Only what was said before that time; of a date, up to its end.")]
-Goal = Annotated[str | None, typer.Option(help="What was to be done; of an episode.")]
-Steps = Annotated[list[str] | None, typer.Option("--step", help="A step of an episode; may be repeated.")]
-Outcome = Annotated[str | None, typer.Option(help="How an episode ended.")]
-Lessons = Annotated[list[str] | None, typer.Option("--lesson", help="What to do next time; may be repeated.")]
-MemoryId = Annotated[str, typer.Argument(help="The memory's id.")]
-
 
 @_command("list")
 def _list(
@@ -70,10 +55,10 @@ def _list(
     *,
     limit: Annotated[int, typer.Option(min=1, max=200)] = 50,
     cursor: Annotated[str, typer.Option(help="Where the page before ended.")] = "",
-    types: Types = None,
-    project: Project = None,
-    since: Since = None,
-    until: Until = None,
+    types: options.Types = None,
+    project: options.Project = None,
+    since: options.Since = None,
+    until: options.Until = None,
     goal: Annotated[str | None, typer.Option(help="Only episodes with this text in their goal.")] = None,
     outcome: Annotated[str | None, typer.Option(help="Only episodes with this text in their outcome.")] = None,
     as_json: AsJson = False,
@@ -86,13 +71,13 @@ def _list(
 
 
 @_command("get")
-def _get(client: MemoryClient, memory_id: MemoryId) -> None:
+def _get(client: MemoryClient, memory_id: options.MemoryId) -> None:
     """Show one memory with everything known about it."""
     print_json(client.get(memory_id))
 
 
 @_command("history")
-def _history(client: MemoryClient, memory_id: MemoryId, *, as_json: AsJson = False) -> None:
+def _history(client: MemoryClient, memory_id: options.MemoryId, *, as_json: AsJson = False) -> None:
     """Show what was said before and after a memory: all that replaced one another, oldest first."""
     members = client.history(memory_id)
     if as_json:
@@ -118,7 +103,7 @@ def _entities(
 def _end_session(
     client: MemoryClient,
     session_id: Annotated[str, typer.Argument(help="What the client calls it (x-session-id), or our own id.")],
-    project: Project = None,
+    project: options.Project = None,
 ) -> None:
     """Say that a session is at its end: what waits is learned from now, and it is summed up."""
     ended = client.end_session(session_id, project)
@@ -131,10 +116,10 @@ def _search(
     *,
     query: Annotated[str, typer.Argument(help="What to look for.")],
     limit: Annotated[int, typer.Option(min=1, max=100)] = 10,
-    types: Types = None,
-    project: Project = None,
-    since: Since = None,
-    until: Until = None,
+    types: options.Types = None,
+    project: options.Project = None,
+    since: options.Since = None,
+    until: options.Until = None,
     threshold: Annotated[float | None, typer.Option(min=-1, max=1, help="Least relevance.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -157,8 +142,8 @@ def _explain(
     limit: Annotated[
         int | None, typer.Option(min=1, max=100, help="As in the request; default: as configured.")
     ] = None,
-    types: Types = None,
-    project: Project = None,
+    types: options.Types = None,
+    project: options.Project = None,
     threshold: Annotated[float | None, typer.Option(min=-1, max=1, help="The same.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -179,7 +164,7 @@ def _reflect(
     *,
     question: Annotated[str, typer.Argument(help="A question about what is remembered.")],
     limit: Annotated[int | None, typer.Option(min=1, max=50, help="Sources at most.")] = None,
-    project: Project = None,
+    project: options.Project = None,
     as_json: AsJson = False,
 ) -> None:
     """Answer a question from memories, with citations."""
@@ -207,6 +192,25 @@ def _receipts(client: MemoryClient, *, as_json: AsJson = False) -> None:
     print_table(["at", "reason", "memories"], rows)
 
 
+@_command("pause")
+def _pause(client: MemoryClient) -> None:
+    """Pause remembering: nothing is recalled, and nothing that is said is stored, until `resume`."""
+    out.print(f"paused since {client.set_paused(paused=True)['paused_at']}")
+
+
+@_command("resume")
+def _resume(client: MemoryClient) -> None:
+    """Remember again; what was said in the pause is not."""
+    client.set_paused(paused=False)
+    out.print("resumed")
+
+
+@_command("settings")
+def _settings(client: MemoryClient) -> None:
+    """Show the user's switches: whether remembering is paused, and since when."""
+    print_json(client.settings())
+
+
 @_command("add")
 def _add(
     client: MemoryClient,
@@ -214,15 +218,15 @@ def _add(
     content: Annotated[
         str | None, typer.Argument(help='For example "User is allergic to peanuts"; an episode\'s parts can make it.')
     ] = None,
-    goal: Goal = None,
-    steps: Steps = None,
-    outcome: Outcome = None,
-    lessons: Lessons = None,
-    kind: Type = None,
-    project: Project = None,
-    importance: Importance = None,
-    metadata: Metadata = None,
-    expires_at: Expires = None,
+    goal: options.Goal = None,
+    steps: options.Steps = None,
+    outcome: options.Outcome = None,
+    lessons: options.Lessons = None,
+    kind: options.Type = None,
+    project: options.Project = None,
+    importance: options.Importance = None,
+    metadata: options.Metadata = None,
+    expires_at: options.Expires = None,
 ) -> None:
     """Store a memory."""
     parts = _parts(goal, steps, outcome, lessons)
@@ -235,17 +239,17 @@ def _add(
 def _update(
     client: MemoryClient,
     *,
-    memory_id: MemoryId,
+    memory_id: options.MemoryId,
     content: Annotated[str | None, typer.Option(help="Its new text.")] = None,
-    goal: Goal = None,
-    steps: Steps = None,
-    outcome: Outcome = None,
-    lessons: Lessons = None,
-    kind: Type = None,
-    project: Project = None,
-    importance: Importance = None,
-    metadata: Metadata = None,
-    expires_at: Expires = None,
+    goal: options.Goal = None,
+    steps: options.Steps = None,
+    outcome: options.Outcome = None,
+    lessons: options.Lessons = None,
+    kind: options.Type = None,
+    project: options.Project = None,
+    importance: options.Importance = None,
+    metadata: options.Metadata = None,
+    expires_at: options.Expires = None,
     never_expires: Annotated[bool, typer.Option("--never-expires", help="Remove its time of expiry.")] = False,
 ) -> None:
     """Change a memory; what is not given stays as it is."""
@@ -258,7 +262,7 @@ def _update(
 
 
 @_command("forget")
-def _forget(client: MemoryClient, memory_id: MemoryId) -> None:
+def _forget(client: MemoryClient, memory_id: options.MemoryId) -> None:
     """Delete one memory."""
     client.forget(memory_id)
     out.print(f"forgot {shown(memory_id)}")
@@ -283,8 +287,8 @@ def _export(
     client: MemoryClient,
     *,
     history: Annotated[bool, typer.Option(help="Superseded memories too.")] = True,
-    since: Since = None,
-    until: Until = None,
+    since: options.Since = None,
+    until: options.Until = None,
 ) -> None:
     """Write every memory, or those of a period, to stdout, one JSON object a line; `import` reads it."""
     for line in client.export(history=history, since=since, until=until):

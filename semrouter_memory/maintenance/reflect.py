@@ -105,11 +105,11 @@ class InsightWriter:
         return asked
 
     async def _told(self, owner: Scope) -> Mapping[Scope, list[Memory]]:
-        """The newest episodes and quotes of each project, newest first."""
+        """The newest episodes and quotes of each project, newest first; none while the user has paused remembering."""
         page = await self._reader.page(owner, limit=MAX_READ, now=self._clock.now())
         deleted = await self._turn_log.tombstones(owner)
         found: dict[Scope, list[Memory]] = {}
-        for memory in page.memories:
+        for memory in page.memories if deleted.paused_since is None else ():
             if _is_told(memory) and not deleted.covers(memory):
                 found.setdefault(memory.scope, []).append(memory)
         return found

@@ -20,15 +20,16 @@ from semrouter_memory.events import CandidatesRefused
 from semrouter_memory.knowledge.service import KnowledgeService
 from semrouter_memory.manage.admission import require_query
 from semrouter_memory.manage.schemas import MAX_HITS, ApiAnswer, ApiRequest, whole_number
-from semrouter_memory.manage.service import MemoryService
-from semrouter_memory.model import Memory, Reach, Scope
-from semrouter_memory.ports import ChatModel, Deletions, Embedder, Observer
+from semrouter_memory.model import Hit, Memory, Reach, Scope
+from semrouter_memory.ports import ChatModel, Deletions, Embedder, MemoryReader, Observer
 from semrouter_memory.recall.render import cited_source
 from semrouter_memory.recall.strategy import best_first
+from semrouter_memory.recall.vector_search import VectorSearch
 from semrouter_memory.reflect import mentions
 from semrouter_memory.reflect.answer import UNUSABLE, Answer, checked, prompt
 from semrouter_memory.reflect.mentions import Mentions, counted, in_words
 from semrouter_memory.reflect.sources import within
+from semrouter_memory.retain.long_memories import whole
 
 EXTRACTOR = "reflect"
 MAX_SOURCES = 50
@@ -144,7 +145,8 @@ class Reflector:
     def __init__(
         self,
         *,
-        service: MemoryService,
+        reader: MemoryReader,
+        searcher: VectorSearch,
         knowledge: KnowledgeService | None,
         model: ChatModel | None,
         deletions: Deletions,
@@ -154,7 +156,7 @@ class Reflector:
         threshold: float,
         max_chars: int,
     ) -> None:
-        self._service, self._knowledge, self._model = service, knowledge, model
+        self._reader, self._searcher, self._knowledge, self._model = reader, searcher, knowledge, model
         self._deletions, self._embedder, self._observer = deletions, embedder, observer
         self._config, self._threshold, self._max_chars = config, threshold, max_chars
         self._asking = 0
@@ -191,14 +193,7 @@ class Reflector:
         return _by_model(asked, remaining, answer, self._model.name)
 
     async def _found(self, scope: Scope, organisation: Scope | None, asked: ReflectRequest) -> _Found:
-        hits = await self._service.search(
-            scope,
-            asked.question,
-            limit=MAX_HITS,
-            reach=Reach.ALL if asked.project_id is None else Reach.EXACT,
-            threshold=self._threshold,
-            calibrated=True,
-        )
+        hits = await self._of_memories(scope, asked)
         if self._knowledge is not None:
             owners = (scope.in_project(""), organisation)
             passages = await self._knowledge.search_all(owners, asked.question, limit=asked.limit)
@@ -206,6 +201,15 @@ class Reflector:
         memories = [hit.memory for hit in hits]
         most = memories[: asked.limit]
         return _Found(memories, within(most, self._config.token_budget, self._embedder.count_tokens) if most else most)
+
+    async def _of_memories(self, scope: Scope, asked: ReflectRequest) -> list[Hit]:
+        reach = Reach.ALL if asked.project_id is None else Reach.EXACT
+        hits = await self._searcher.search_fresh(
+            scope, asked.question, limit=MAX_HITS, types=None, reach=reach, calibrated=True
+        )
+        deleted = await self._deletions.tombstones(scope)
+        found = [hit for hit in hits if hit.relevance >= self._threshold and not deleted.covers(hit.memory)]
+        return (await whole(self._reader, scope, found))[:MAX_HITS]
 
     async def _answer(self, model: ChatModel, question: str, sources: Sequence[Memory]) -> Answer | None:
         """The model's answer, checked; None: it has enough to do."""

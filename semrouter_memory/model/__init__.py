@@ -47,9 +47,11 @@ from semrouter_memory.model.requests import (
     RecallOptions,
     RecallRequest,
     RecallResult,
+    RenderStyle,
     ShortenedResults,
     Signals,
     StepRun,
+    StrategyName,
 )
 from semrouter_memory.model.scope import (
     ChatMessage,
@@ -130,6 +132,7 @@ __all__ = [
     "RecallResult",
     "ReconcileAction",
     "Reconciled",
+    "RenderStyle",
     "Role",
     "Scope",
     "SessionHints",
@@ -138,6 +141,7 @@ __all__ = [
     "Signals",
     "StepRun",
     "StoredChain",
+    "StrategyName",
     "Tombstone",
     "ToolUse",
     "Turn",

@@ -62,8 +62,10 @@ class VectorSearch(ABC):
     any_message = False
     limit: int | None = None
 
-    def __init__(self, *, source: MemorySource, embedder: Embedder, config: RecallConfig) -> None:
-        self.vectors = QueryVectors(embedder)
+    def __init__(
+        self, *, source: MemorySource, embedder: Embedder, config: RecallConfig, vectors: QueryVectors | None = None
+    ) -> None:
+        self.vectors = vectors or QueryVectors(embedder)
         self._source = source
         self._config = config
 
@@ -189,8 +191,10 @@ class VectorSearch(ABC):
 class HybridSearch(VectorSearch):
     """Relevance of meaning, words, times and needs (`relevance`)."""
 
-    def __init__(self, *, source: MemorySource, embedder: Embedder, config: RecallConfig) -> None:
-        super().__init__(source=source, embedder=embedder, config=config)
+    def __init__(
+        self, *, source: MemorySource, embedder: Embedder, config: RecallConfig, vectors: QueryVectors | None = None
+    ) -> None:
+        super().__init__(source=source, embedder=embedder, config=config, vectors=vectors)
         self._prototypes = LazyPrototypes(embedder)
 
     async def prepare(self) -> None:

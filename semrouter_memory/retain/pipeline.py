@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from semrouter_memory.config import RetainConfig
 from semrouter_memory.errors import ModelUnavailableError, TurnLogError
 from semrouter_memory.events import SessionDue
-from semrouter_memory.model import Claim, LoggedTurn, SessionKey
+from semrouter_memory.model import Claim, LoggedTurn, PendingSession, SessionKey
 from semrouter_memory.ports import (
     ChatModel,
     Clock,
@@ -35,6 +35,8 @@ from semrouter_memory.retain.session_memories import SessionMemories
 from semrouter_memory.retain.steps import ModelStep, QuoteStep, StepParts, quoted_part, scene_turns, unread, with_quotes
 from semrouter_memory.retain.topics import TopicWatch
 
+_SLICE = 200
+"""Sessions that are looked at without a pause: that takes 1 ms."""
 _SWEEP_EVERY = timedelta(hours=1)
 _RENEWALS = 3
 """How often a lease is renewed before it would end."""
@@ -133,13 +135,21 @@ class Retainer:
         """Wake the sessions that are due, and delete turns whose retention has ended."""
         now = self._clock.now()
         await self._sweep(now)
-        sessions = self._scheduler.at_hand(await self._turn_log.pending(), now)
+        sessions = await self._at_hand(await self._turn_log.pending(), now)
         waiting = self._scheduler.wanted(sessions, now)
         keys = [] if self._failures.is_store_cooling_down(now) else self._scheduler.due(sessions, now)
         free = [key for key in keys if not self._failures.is_cooling_down(key, now)]
         self._retrying = max(waiting - len(free), 0)
         for key in free:
             self._wake(key)
+
+    async def _at_hand(self, pending: Sequence[PendingSession], now: datetime) -> list[PendingSession]:
+        """Those to look at, found in slices: requests go in between, however many sessions are open."""
+        found: list[PendingSession] = []
+        for start in range(0, len(pending), _SLICE):
+            found += self._scheduler.at_hand(pending[start : start + _SLICE], now)
+            await asyncio.sleep(0)
+        return found
 
     @property
     def retrying(self) -> int:

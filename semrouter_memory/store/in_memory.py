@@ -72,10 +72,13 @@ class InMemoryStore:
         reach: Reach = Reach.ALL,
         observed: Period = ALWAYS,
         now: datetime | None,
+        expires_by: datetime | None = None,
         oldest_first: bool = False,
     ) -> Page:
         after = schema.decode_cursor(cursor) if cursor else None
-        rows = {schema.position_of(row): row for row in self._active(scope, reach, types, now, observed)}
+        latest = schema.NEVER if expires_by is None else micros(expires_by)
+        active = self._active(scope, reach, types, now, observed)
+        rows = {schema.position_of(row): row for row in active if row["expires_at"] <= latest}
         page, further = schema.listed(rows, limit=limit, after=after, oldest_first=oldest_first)
         return Page(tuple(schema.memory_from(scope, rows[each]) for each in page), further)
 

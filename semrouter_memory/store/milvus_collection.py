@@ -95,6 +95,7 @@ class MilvusCollection(ABC):
         reach: Reach = Reach.ALL,
         observed: Period = ALWAYS,
         now: datetime | None,
+        expires_by: datetime | None = None,
         oldest_first: bool = False,
     ) -> Page:
         """Same as the port's. Milvus does not sort: this reads the id and time of each memory not listed yet.
@@ -110,6 +111,7 @@ class MilvusCollection(ABC):
             active_at=now,
             types=types,
             observed=observed,
+            expires_by=expires_by,
             created_until=after.created_at if after else None,
         )
         positions = map(schema.position_of, await self._read_all(selection))

@@ -14,7 +14,7 @@ import hashlib
 import heapq
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeAlias
@@ -147,6 +147,7 @@ class Selection:
         active_at: only rows that are neither superseded nor expired then; None: all of them.
         types: None: of every type. An empty set selects nothing and is for the caller to notice.
         observed: only memories of what was said in this period.
+        expires_by: only rows that expire then or before.
         ids: only memories with these ids; None: whatever their id.
         created_until: only rows created then or before, in microseconds.
         superseded_by: only memories that one of these superseded.
@@ -159,6 +160,7 @@ class Selection:
     active_at: datetime | None = None
     types: frozenset[MemoryType] | None = None
     observed: Period = ALWAYS
+    expires_by: datetime | None = None
     ids: Sequence[str] | None = None
     created_until: int | None = None
     superseded_by: Sequence[str] | None = None
@@ -190,21 +192,27 @@ def filter_expression(selection: Selection, *, after_key: str = "") -> str:
         terms.append(f"expires_at > {micros(selection.active_at)}")
     if (types := _types_of(selection)) is not None:
         terms.append(_one_of("type", types))
-    if selection.observed.start > ALWAYS.start:
-        terms.append(f"observed_at >= {micros(selection.observed.start)}")
-    if selection.observed.end < ALWAYS.end:
-        terms.append(f"observed_at < {micros(selection.observed.end)}")
+    terms += _times_of(selection)
     if selection.ids is not None:
         named = _one_of("id", (primary_key(selection.scope, memory_id) for memory_id in selection.ids))
         passages = _one_of("session_id", map(_passages_of, selection.ids))
         terms.append(f"({named} or {passages})" if selection.passages else named)
-    if selection.created_until is not None:
-        terms.append(f"created_at <= {selection.created_until}")
     if selection.superseded_by is not None:
         terms.append(_one_of("superseded_by", (stored_id(memory_id) for memory_id in selection.superseded_by)))
     if after_key:
         terms.append(_after(after_key))
     return " and ".join(terms)
+
+
+def _times_of(selection: Selection) -> Iterator[str]:
+    if selection.observed.start > ALWAYS.start:
+        yield f"observed_at >= {micros(selection.observed.start)}"
+    if selection.observed.end < ALWAYS.end:
+        yield f"observed_at < {micros(selection.observed.end)}"
+    if selection.expires_by is not None:
+        yield f"expires_at <= {micros(selection.expires_by)}"
+    if selection.created_until is not None:
+        yield f"created_at <= {selection.created_until}"
 
 
 def everything_expression(*, after_key: str = "") -> str:

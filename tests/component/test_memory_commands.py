@@ -62,7 +62,7 @@ async def sidecar(tmp_path: Path) -> AsyncIterator[Path]:
         service,
         identity=identity,
         config=config,
-        reflector=reflector(service, embedder=embedder, turn_log=log, threshold=-1),
+        reflector=reflector(store=store, embedder=embedder, turn_log=log, clock=SystemClock(), threshold=-1),
     )
     users = await serve_http(user_api, f"unix:{tmp_path}/api.sock")
     operators = await serve_http(operator_api, f"unix:{tmp_path}/operator.sock")
@@ -108,6 +108,14 @@ async def test_a_question_is_answered_from_memories(run: Run) -> None:
     answer = json.loads((await run("reflect", "How do I deploy?", "--project", "", "--limit", "1", "--json")).stdout)
     assert (answer["known"], answer["model"], [each["id"] for each in answer["citations"]]) == (True, None, [memory_id])
     assert (await run("reflect", "How do I deploy?", user="bob")).output == "Nothing that is remembered tells this.\n"
+
+
+async def test_remembering_is_paused_and_resumed(run: Run) -> None:
+    assert (await run("pause")).output.startswith("paused since 20")
+    assert json.loads((await run("settings")).stdout)["paused"] is True
+    assert json.loads((await run("settings", user="bob")).stdout)["paused"] is False
+    assert (await run("resume")).output == "resumed\n"
+    assert json.loads((await run("settings")).stdout)["paused_at"] is None
 
 
 async def test_a_memory_from_its_beginning_to_its_end(run: Run) -> None:

@@ -54,11 +54,17 @@ async def asking(
     """Asks the API, which asks this model."""
     circuits = ModelCircuits(Backoff(first=10, longest=40), failures=2, observer=SilentObserver())
     model = OpenAIChatModel(chat, circuit=circuits.circuit(chat.llm_endpoint.url)) if chat else None
-    service, embedder = known.service(), known.adapters.embedder
+    adapters = known.adapters
     answering = reflector(
-        service, embedder=embedder, turn_log=known.adapters.turn_log, knowledge=knowledge, model=model, **settings
+        store=adapters.store,
+        embedder=adapters.embedder,
+        turn_log=adapters.turn_log,
+        clock=adapters.clock,
+        knowledge=knowledge,
+        model=model,
+        **settings,
     )
-    app = create_user_api(service, identity=IdentityConfig(), config=ManagementConfig(), reflector=answering)
+    app = create_user_api(known.service(), identity=IdentityConfig(), config=ManagementConfig(), reflector=answering)
 
     async def reflect(question: str = QUESTION, *, status: int = 200, sent: Any = None, **fields: Any) -> Any:
         headers = {"x-authz-user-id": "alice", **(sent or {})}

@@ -659,6 +659,18 @@ async def test_pages_hold_each_memory_once_newest_first(store: Store, user: Scop
     assert ([one.id for one in oldest.memories], oldest.cursor) == (["mem", '"', "z"], "")
 
 
+async def test_a_page_of_those_that_expire_by_a_time(store: Store, user: Scope) -> None:
+    for name, hours in (("soon", 1), ("later", 3)):
+        await write(store, memory(user, name, expires_at=NOW + timedelta(hours=hours)))
+    await write(store, memory(user, "lasting"))
+
+    async def expiring(hours: float) -> list[str]:
+        page = await store.page(user, limit=9, now=None, expires_by=NOW + timedelta(hours=hours))
+        return [one.id for one in page.memories]
+
+    assert [await expiring(hours) for hours in (0.9, 1, 5)] == [[], ["soon"], ["soon", "later"]]
+
+
 async def test_a_full_last_page_has_no_cursor(store: Store, user: Scope) -> None:
     await write(store, memory(user, "a"), memory(user, "b"))
     assert (await store.page(user, limit=2, now=NOW)).cursor == ""

@@ -9,7 +9,6 @@ from semrouter_memory.databases.columns import micros
 from semrouter_memory.databases.sqlite_database import BATCH_COMMITS, BATCH_LOG_PAGES
 from semrouter_memory.model import Appended, PendingSession, Scope, Turn
 from semrouter_memory.ports import Clock
-from semrouter_memory.turn_log.bounds import bounded
 from semrouter_memory.turn_log.digests import Digests
 from semrouter_memory.turn_log.log import LogSettings, StoredTurnLog
 from semrouter_memory.turn_log.sqlite.contents import Contents
@@ -81,7 +80,7 @@ class SqliteTurnLog(StoredTurnLog):
         return self._digests.content_hash(content)
 
     def append(self, turn: Turn, *, remember: bool) -> Appended:
-        bound = bounded(turn, remember=remember, max_turn_chars=self._max_turn_chars)
+        bound = self._bounded(turn, remember=remember)
         with self._database.writing_local("append"):
             changes, appended = completed(self._appended(self._local, bound))
             self._local.apply(changes)
