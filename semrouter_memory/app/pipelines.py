@@ -32,6 +32,7 @@ from semrouter_memory.retain.pipeline import Retainer
 from semrouter_memory.retain.reconciling.llm_adjudicator import LlmAdjudicator
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
 from semrouter_memory.retain.redact import without_secrets
+from semrouter_memory.retain.steps import RetainParts
 from semrouter_memory.transport.request_phase import RequestPhase
 
 
@@ -169,17 +170,19 @@ def retainer(
 ) -> Retainer:
     extraction = models.of_role("memory_extraction")
     return Retainer(
-        turn_log=adapters.turn_log,
-        reader=adapters.store,
-        writer=reconciling_writer(config.ageing, adapters, models, written=written),
-        embedder=adapters.embedder,
-        chat_model=extraction,
-        observer=adapters.observer,
-        clock=adapters.clock,
-        config=config.retain,
-        extraction_batch_size=config.extraction_batch_size,
+        RetainParts(
+            turn_log=adapters.turn_log,
+            reader=adapters.store,
+            writer=reconciling_writer(config.ageing, adapters, models, written=written),
+            embedder=adapters.embedder,
+            chat_model=extraction,
+            observer=adapters.observer,
+            clock=adapters.clock,
+            config=config.retain,
+            batch_size=config.extraction_batch_size,
+            states=_states(config.compression, adapters, extraction) if config.compression.enabled else None,
+        ),
         wake=wake,
-        states=_states(config.compression, adapters, extraction) if config.compression.enabled else None,
     )
 
 

@@ -29,7 +29,7 @@ from semrouter_memory.reflect import mentions
 from semrouter_memory.reflect.answer import UNUSABLE, Answer, checked, prompt
 from semrouter_memory.reflect.mentions import Mentions, counted, in_words
 from semrouter_memory.reflect.sources import within
-from semrouter_memory.retain.long_memories import whole
+from semrouter_memory.retain.passages import whole
 
 EXTRACTOR = "reflect"
 MAX_SOURCES = 50

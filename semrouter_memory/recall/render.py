@@ -11,7 +11,7 @@ from functools import lru_cache
 from xml.sax.saxutils import escape, quoteattr
 
 from semrouter_memory.codec.base import BLOCK_CLOSE, BLOCK_OPEN
-from semrouter_memory.codec.untrusted import one_line, without_markers
+from semrouter_memory.language.scripts import one_line, without_markers
 from semrouter_memory.model import Hit, Memory, OwnerKind, RenderStyle, Scope
 from semrouter_memory.recall.time_expressions import with_dates
 

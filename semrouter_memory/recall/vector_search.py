@@ -101,9 +101,7 @@ class VectorSearch(ABC):
             if timer.explanation is not None:
                 timer.explanation.features = features
                 timer.explanation.searched.append(text)
-            return await self._ranked(
-                candidates.compared(vector), features, fetched=_fetched(request), explanation=timer.explanation
-            )
+            return await self._ranked(candidates.compared(vector), features, _fetched(request), timer.explanation)
 
     async def search_fresh(
         self,
@@ -141,7 +139,7 @@ class VectorSearch(ABC):
         features = features.embedded(vector, intent, known_names=candidates.known_names)
         if not calibrated:
             features = replace(features, wants=max(features.wants, _SEARCHES))
-        return (await self._ranked(candidates.compared(vector), features, fetched=_fetched(request))).hits
+        return (await self._ranked(candidates.compared(vector), features, _fetched(request), None)).hits
 
     async def _nearest(
         self,
@@ -178,12 +176,7 @@ class VectorSearch(ABC):
 
     @abstractmethod
     async def _ranked(
-        self,
-        candidates: CandidateFeatures,
-        query: QueryFeatures,
-        *,
-        fetched: int,
-        explanation: Explanation | None = None,
+        self, candidates: CandidateFeatures, query: QueryFeatures, fetched: int, explanation: Explanation | None
     ) -> SearchResult:
         """The best candidates. The query is embedded, and they are compared with it."""
 
@@ -213,12 +206,7 @@ class HybridSearch(VectorSearch):
         return vector, (await self._prototypes.get()).intent(said)
 
     async def _ranked(
-        self,
-        candidates: CandidateFeatures,
-        query: QueryFeatures,
-        *,
-        fetched: int,
-        explanation: Explanation | None = None,
+        self, candidates: CandidateFeatures, query: QueryFeatures, fetched: int, explanation: Explanation | None
     ) -> SearchResult:
         prototypes = await self._prototypes.get()
         needs = relevance.needed(candidates, query)
@@ -248,12 +236,7 @@ class SemanticSearch(VectorSearch):
         return vector, Intent()
 
     async def _ranked(
-        self,
-        candidates: CandidateFeatures,
-        query: QueryFeatures,
-        *,
-        fetched: int,
-        explanation: Explanation | None = None,
+        self, candidates: CandidateFeatures, query: QueryFeatures, fetched: int, explanation: Explanation | None
     ) -> SearchResult:
         rows = _highest(candidates.similarity, fetched)
         hits = candidates.hits(rows, candidates.similarity[rows])

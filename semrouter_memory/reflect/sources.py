@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from semrouter_memory.codec.base import strip_block, strip_reasoning
-from semrouter_memory.codec.untrusted import one_line, without_markers
+from semrouter_memory.language.scripts import one_line, without_markers
 from semrouter_memory.model import Memory
 from semrouter_memory.recall.render import cited_source
 from semrouter_memory.recall.time_expressions import with_dates
