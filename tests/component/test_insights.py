@@ -157,6 +157,17 @@ async def test_only_what_the_user_told_is_read(house: Reflecting) -> None:
     assert [memory.scope for memory in await house.insights()] == [apollo]
 
 
+async def test_while_remembering_is_paused_nothing_is_reflected_on(house: Reflecting) -> None:
+    await house.told(*QUOTES)
+    model = said((SHOPS, [1, 3]))
+    await house.turn_log.set_paused(ALICE, paused=True)
+    await house.reflecting(model).sweep()
+    assert model.prompts == []
+    await house.turn_log.set_paused(ALICE, paused=False)
+    await house.reflecting(model).sweep()
+    assert len(await house.insights()) == 1
+
+
 @pytest.mark.parametrize("answer", [ModelUnavailableError("away"), "no JSON", "[]", '[{"content": 1}]', "[[[["])
 async def test_a_model_that_fails_writes_nothing(house: Reflecting, answer: Any) -> None:
     await house.told(*QUOTES)
