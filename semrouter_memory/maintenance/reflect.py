@@ -92,7 +92,7 @@ class InsightWriter:
         left, asked, read_at = MAX_INSIGHTS, False, self._clock.now()
         for scope, memories in (await self._told(owner)).items():
             new = await self._new(scope, memories) if left else ()
-            if len(new) < self._least:
+            if not new:
                 continue
             asked = True
             insights = await self._asked(new)
@@ -115,13 +115,15 @@ class InsightWriter:
         return found
 
     async def _new(self, scope: Scope, memories: Sequence[Memory]) -> Sequence[Memory]:
-        """Those that were not read before, oldest first; as many as a prompt may have."""
+        """Those that were not read before, oldest first, as many as a prompt may have; none when they are too few."""
         value = (await self._state.get(OWN_SCOPE, [_key(scope)])).get(_key(scope))
         since = datetime.min.replace(tzinfo=UTC)
         with suppress(ValueError):
             since = datetime.fromisoformat(value.decode()) if value else since
         new = [memory for memory in memories if memory.created_at > since]
-        return new if len(new) < self._least else within(new, self._token_budget, self._embedder.count_tokens)[::-1]
+        if len(new) < self._least:
+            return ()
+        return within(new, self._token_budget, self._embedder.count_tokens)[::-1]
 
     async def _asked(self, memories: Sequence[Memory]) -> list[Insight] | None:
         """What the model says that stands in the memories; None: ask again another time."""

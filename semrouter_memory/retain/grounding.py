@@ -343,7 +343,7 @@ def _said_numbers(text: str) -> set[str]:
 
 def _without_loose(content: str) -> str:
     """Without words like "one", which may be no number."""
-    return " ".join(word for word in content.split() if word.lower() not in _LOOSE)
+    return " ".join(word for word in content.split() if word.lower().strip(",.;:") not in _LOOSE)
 
 
 def _bigrams(text: str) -> list[str]:

@@ -136,6 +136,14 @@ async def test_the_model_is_asked_again_only_about_new_memories(house: Reflectin
     assert "cod" not in model.prompts[1]
 
 
+async def test_long_memories_are_reflected_on_as_far_as_they_fit(house: Reflecting) -> None:
+    await house.told(*("I sell herring, cod and sole. " * 60 + str(number) for number in range(20)))
+    model = said(("User sells herring", [1, 2]))
+    await house.reflecting(model).sweep()
+    assert 2 <= model.prompts[0].count("\n[") < 20
+    assert len(await house.insights()) == 1
+
+
 async def test_only_what_the_user_told_is_read(house: Reflecting) -> None:
     """Neither statements nor what holds in one session, and each project by itself."""
     apollo = ALICE.in_project("apollo")
@@ -198,13 +206,20 @@ async def test_forgetting_an_insight_keeps_its_sources(house: Reflecting) -> Non
     assert {memory.id for memory in await house.active()} == {"m0", "m1", "m2"}
 
 
-async def test_an_insight_of_a_source_that_is_forgotten_meanwhile_is_not_written(house: Reflecting) -> None:
+@pytest.mark.parametrize("forgotten", [True, False])
+async def test_an_insight_of_a_source_that_is_changed_meanwhile_is_not_written(
+    house: Reflecting, *, forgotten: bool
+) -> None:
     await house.told(*QUOTES)
+    (source,) = [memory for memory in await house.active() if memory.id == "m0"]
     model = said((SHOPS, [1, 3]))
     answer = model.complete
 
     async def complete(messages: Any) -> str:
-        await _deletion(house).tombstone(ALICE, "m0")
+        if forgotten:
+            await _deletion(house).tombstone(ALICE, "m0")
+        else:
+            await house.keep(replace(source, superseded_at=NOW, superseded_by="m1"))
         return await answer(messages)
 
     model.complete = complete  # type: ignore[method-assign]

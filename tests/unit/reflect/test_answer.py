@@ -34,6 +34,7 @@ SOURCES = [BUDGET, ANNA, CHINESE]
         "It is 10K dollars [1], as you said on March 1, 2026.",
         "Anna [2]",
         "According to you, Anna lives in Oslo [2]. She has 2 dogs 【2】.",
+        "First, your budget is $10,000 [1]. Regarding the trip: it is to Hawaii [1].",
         "On Sunday, 1 March 2026, you said that your budget is $10,000 [1, 2].",
         "你妹妹叫小雨 [3]。",
         "2026年3月1日你说预算是一万美元 [3]。",
