@@ -73,6 +73,9 @@ class ModelError(StrEnum):
     """A source was deleted while it answered."""
 
 
+_REFUSED = frozenset({ModelError.UNUSABLE, ModelError.NOT_IN_SOURCES})
+
+
 class CitationJson(ApiAnswer):
     """A memory, or a passage of a document, that an answer cites."""
 
@@ -175,22 +178,13 @@ class Reflector:
         found = await self._found(scope, organisation, asked)
         if self._model is None or not found.sources:
             return _by_count(asked, found)
-        try:
-            answer = await self._answer(self._model, asked.question, found.sources)
-        except ChatModelError as error:
-            return _by_count(asked, await self._remaining(found), _reason(error))
-        except TimeoutError:
-            return _by_count(asked, await self._remaining(found), ModelError.TIMEOUT)
+        answer = await self._answer(self._model, asked.question, found.sources)
         remaining = await self._remaining(found)
+        if isinstance(answer, ModelError):
+            return _by_count(asked, remaining, answer, known=answer not in _REFUSED)
         if remaining.sources != found.sources:
             return _by_count(asked, remaining, ModelError.DELETED)
-        if answer is None:
-            return _by_count(asked, remaining, ModelError.BUSY)
-        if answer.refused:
-            self._observer.observe(CandidatesRefused(EXTRACTOR, {answer.refused: 1}))
-            reason = ModelError.UNUSABLE if answer.refused == UNUSABLE else ModelError.NOT_IN_SOURCES
-            return _by_count(asked, remaining, reason, known=False)
-        return _by_model(asked, remaining, answer, self._model.name)
+        return _by_model(asked, found, answer, self._model.name)
 
     async def _found(self, scope: Scope, organisation: Scope | None, asked: ReflectRequest) -> _Found:
         hits = await self._of_memories(scope, asked)
@@ -211,16 +205,24 @@ class Reflector:
         found = [hit for hit in hits if hit.relevance >= self._threshold and not deleted.covers(hit.memory)]
         return (await whole(self._reader, scope, found))[:MAX_HITS]
 
-    async def _answer(self, model: ChatModel, question: str, sources: Sequence[Memory]) -> Answer | None:
-        """The model's answer, checked; None: it has enough to do."""
+    async def _answer(self, model: ChatModel, question: str, sources: Sequence[Memory]) -> Answer | ModelError:
+        """The model's answer, checked, or why there is none."""
         if self._asking >= self._config.max_concurrent:
-            return None
+            return ModelError.BUSY
         self._asking += 1
         try:
             async with asyncio.timeout(self._config.timeout_seconds):
-                return checked(await model.complete(prompt(question, sources)), sources)
+                answer = checked(await model.complete(prompt(question, sources)), sources)
+        except TimeoutError:
+            return ModelError.TIMEOUT
+        except ChatModelError as error:
+            return _failure(error)
         finally:
             self._asking -= 1
+        if not answer.refused:
+            return answer
+        self._observer.observe(CandidatesRefused(EXTRACTOR, {answer.refused: 1}))
+        return ModelError.UNUSABLE if answer.refused == UNUSABLE else ModelError.NOT_IN_SOURCES
 
     async def _remaining(self, found: _Found) -> _Found:
         """What was not deleted meanwhile."""
@@ -233,7 +235,7 @@ class Reflector:
         return _Found(left(found.memories), left(found.sources))
 
 
-def _reason(error: ChatModelError) -> ModelError:
+def _failure(error: ChatModelError) -> ModelError:
     if error.cause == "timeout":
         return ModelError.TIMEOUT
     return ModelError.UNAVAILABLE if isinstance(error, ModelUnavailableError) else ModelError.FAILED

@@ -45,12 +45,12 @@ def in_words(mentions: Mentions, question: str, numbers: Sequence[int]) -> str:
     Args:
         numbers: of the sources to cite.
     """
-    marks = "".join(f"[{number}]" for number in numbers)
+    marks = "".join((" " * bool(numbers), *(f"[{number}]" for number in numbers)))
     if CJK.search(question):
         told = "；".join((*_said_zh(mentions), *_passages_zh(mentions)))
-        return f"{told} {marks}。" if told else "记忆里没有提到这个。"
+        return f"{told}{marks}。" if told else "记忆里没有提到这个。"
     told = "; ".join((*_said(mentions), *_passages(mentions)))
-    return f"{told} {marks}." if told else "Nothing that is remembered tells this."
+    return f"{told}{marks}." if told else "Nothing that is remembered tells this."
 
 
 def not_told(question: str) -> str:

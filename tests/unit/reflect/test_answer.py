@@ -102,3 +102,4 @@ def test_counts_are_told_in_the_questions_language() -> None:
         "Mentioned once, on 1 March 2026; 1 passage of a document is about it [1][2]."
     )
     assert mentions.in_words(count, "为什么？", [1]) == "提到过1次，在2026年3月1日；有1段文档与此有关 [1]。"
+    assert mentions.in_words(count, "Why?", []).endswith(" is about it.")
