@@ -61,11 +61,12 @@ def _list(
     until: options.Until = None,
     goal: Annotated[str | None, typer.Option(help="Only episodes with this text in their goal.")] = None,
     outcome: Annotated[str | None, typer.Option(help="Only episodes with this text in their outcome.")] = None,
+    memory_filter: options.Filter = None,
     as_json: AsJson = False,
 ) -> None:
     """List active memories, newest first."""
     kinds = [kind.value for kind in types or ()]
-    filters = {"goal": goal, "outcome": outcome, "since": since, "until": until}
+    filters = {"goal": goal, "outcome": outcome, "since": since, "until": until, "filter": memory_filter}
     page = client.page(limit=limit, cursor=cursor, types=kinds, project_id=project, **filters)
     print_page(page, _print_memories, following="cursor", as_json=as_json)
 
@@ -121,12 +122,14 @@ def _search(
     since: options.Since = None,
     until: options.Until = None,
     threshold: Annotated[float | None, typer.Option(min=-1, max=1, help="Least relevance.")] = None,
+    memory_filter: options.Filter = None,
     as_json: AsJson = False,
 ) -> None:
     """Find the memories nearest to a query."""
     kinds = [kind.value for kind in types] if types else None
+    period = {"since": since, "until": until}
     hits = client.search(
-        query, limit=limit, types=kinds, project_id=project, threshold=threshold, since=since, until=until
+        query, limit=limit, types=kinds, project_id=project, threshold=threshold, filter=memory_filter, **period
     )
     if as_json:
         print_json(hits)
@@ -145,11 +148,14 @@ def _explain(
     types: options.Types = None,
     project: options.Project = None,
     threshold: Annotated[float | None, typer.Option(min=-1, max=1, help="The same.")] = None,
+    memory_filter: options.Filter = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what recall would do with a question: each candidate, and why it was chosen or not."""
     kinds = [kind.value for kind in types] if types else None
-    told = client.explain(question, limit=limit, types=kinds, project_id=project, threshold=threshold)
+    told = client.explain(
+        question, limit=limit, types=kinds, project_id=project, threshold=threshold, filter=memory_filter
+    )
     if as_json:
         print_json(told)
         return
@@ -225,14 +231,15 @@ def _add(
     kind: options.Type = None,
     project: options.Project = None,
     importance: options.Importance = None,
+    category: options.Category = None,
     metadata: options.Metadata = None,
     expires_at: options.Expires = None,
 ) -> None:
     """Store a memory."""
     parts = _parts(goal, steps, outcome, lessons)
     kind = kind or (MemoryType.EPISODIC if parts else None)
-    fields = _fields(kind, project, importance, metadata)
-    print_json(client.add(content, expires_at=expires_at, **fields, **parts))
+    fields = _fields(kind, project, metadata, importance=importance, category=category, expires_at=expires_at)
+    print_json(client.add(content, **fields, **parts))
 
 
 @_command("update")
@@ -248,6 +255,7 @@ def _update(
     kind: options.Type = None,
     project: options.Project = None,
     importance: options.Importance = None,
+    category: options.Category = None,
     metadata: options.Metadata = None,
     expires_at: options.Expires = None,
     never_expires: Annotated[bool, typer.Option("--never-expires", help="Remove its time of expiry.")] = False,
@@ -255,8 +263,9 @@ def _update(
     """Change a memory; what is not given stays as it is."""
     if expires_at and never_expires:
         raise InvalidRequestError("--expires-at and --never-expires exclude each other")
-    fields = {**_fields(kind, project, importance, metadata), "content": content, "expires_at": expires_at}
-    changes: dict[str, Json] = {name: value for name, value in fields.items() if value is not None}
+    fields = _fields(kind, project, metadata, importance=importance, category=category, expires_at=expires_at)
+    given = {"content": content, **fields}
+    changes: dict[str, Json] = {name: value for name, value in given.items() if value is not None}
     changes |= _parts(goal, steps, outcome, lessons)
     print_json(client.update(memory_id, changes | ({"expires_at": None} if never_expires else {})))
 
@@ -336,15 +345,9 @@ def _lines(file: Path) -> AbstractContextManager[Iterable[bytes]]:
         raise InvalidRequestError(f"cannot read {file}: {error.strerror}") from None
 
 
-def _fields(
-    kind: MemoryType | None, project: str | None, importance: float | None, metadata: str | None
-) -> dict[str, Json]:
-    return {
-        "type": kind.value if kind else None,
-        "project_id": project,
-        "importance": importance,
-        "metadata": None if metadata is None else _object(metadata),
-    }
+def _fields(kind: MemoryType | None, project: str | None, metadata: str | None, **plain: Json) -> dict[str, Json]:
+    decoded = None if metadata is None else _object(metadata)
+    return {"type": kind.value if kind else None, "project_id": project, "metadata": decoded, **plain}
 
 
 def _parts(

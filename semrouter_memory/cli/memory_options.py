@@ -1,4 +1,4 @@
-"""Options that several commands on memories take."""
+"""Options and arguments of `semrouter-memory memory`, those that several commands take."""
 
 from typing import Annotated
 
@@ -20,4 +20,11 @@ Goal = Annotated[str | None, typer.Option(help="What was to be done; of an episo
 Steps = Annotated[list[str] | None, typer.Option("--step", help="A step of an episode; may be repeated.")]
 Outcome = Annotated[str | None, typer.Option(help="How an episode ended.")]
 Lessons = Annotated[list[str] | None, typer.Option("--lesson", help="What to do next time; may be repeated.")]
+Category = Annotated[str | None, typer.Option(help='A category of your own; "": none.')]
+Filter = Annotated[
+    str | None,
+    typer.Option(
+        "--filter", help="Only memories with all of this: category=work,metadata.team=core,min_importance=0.5."
+    ),
+]
 MemoryId = Annotated[str, typer.Argument(help="The memory's id.")]

@@ -20,6 +20,7 @@ from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.exchange.identity import is_acceptable_id
 from semrouter_memory.knowledge.service import KnowledgeService
 from semrouter_memory.manage import (
+    console_routes,
     exception_handlers,
     knowledge_routes,
     mcp_routes,
@@ -28,6 +29,7 @@ from semrouter_memory.manage import (
     routes,
 )
 from semrouter_memory.manage.access import OWNER, PREFIX, Access, describe_owner, named_owner, owner_in_header
+from semrouter_memory.manage.browsers import BrowserRules
 from semrouter_memory.manage.exception_handlers import unauthenticated
 from semrouter_memory.manage.operator_routes import OperatorContext
 from semrouter_memory.manage.reflecting import Reflector
@@ -80,6 +82,7 @@ def create_user_api(
         knowledge=knowledge,
         reflector=reflector,
     )
+    console_routes.add_for_users(app)
     for router in _of_owners(app.state.access):
         app.include_router(router, dependencies=[Depends(describe_owner)])
     return app
@@ -102,6 +105,7 @@ def _base_app(title: str, description: str, config: ManagementConfig) -> FastAPI
         max_bytes_of=dict.fromkeys((f"{PREFIX}/import", "/v1/collections/import"), config.max_import_bytes)
         | {knowledge_routes.PATH: config.max_document_bytes},
     )
+    app.add_middleware(BrowserRules)
     return app
 
 
@@ -157,6 +161,7 @@ def create_operator_api(
             reflector=reflector,
         )
         check = Depends(_operator_check(token))
+        console_routes.add_for_operators(app, check)
         for router in _of_owners(app.state.access):
             app.include_router(router, dependencies=[check, Depends(_describe_owner)])
         if context is not None:

@@ -3,10 +3,12 @@
 Times are aware datetimes in UTC. Texts are user content: they never go into a log.
 """
 
+from semrouter_memory.model.filters import ANY_MEMORY, Attached, MemoryFilter, attached_to, filterable, parse_filter
 from semrouter_memory.model.memories import (
     ALWAYS,
     ASKED,
     ASSERTED_AT,
+    CATEGORY,
     CONTEXT,
     DERIVED_FROM,
     EPISODE,
@@ -36,6 +38,7 @@ from semrouter_memory.model.memories import (
     Usage,
     derived_id,
 )
+from semrouter_memory.model.metadata import PROVENANCE, PROVENANCE_IDS, PROVENANCE_KINDS
 from semrouter_memory.model.requests import (
     Compression,
     CompressionReason,
@@ -50,6 +53,8 @@ from semrouter_memory.model.requests import (
     RenderStyle,
     ShortenedResults,
     Signals,
+    Steered,
+    Steering,
     StepRun,
     StrategyName,
 )
@@ -83,8 +88,10 @@ from semrouter_memory.model.turns import (
 
 __all__ = [
     "ALWAYS",
+    "ANY_MEMORY",
     "ASKED",
     "ASSERTED_AT",
+    "CATEGORY",
     "CONTEXT",
     "DERIVED_FROM",
     "EPISODE",
@@ -92,6 +99,9 @@ __all__ = [
     "IMPORTED_AT",
     "OUTDATED_BY",
     "PASSAGE_COUNT",
+    "PROVENANCE",
+    "PROVENANCE_IDS",
+    "PROVENANCE_KINDS",
     "QUOTE",
     "REFLECTION_SOURCE",
     "SESSION_SOURCE",
@@ -99,6 +109,7 @@ __all__ = [
     "WITHIN",
     "AppendOutcome",
     "Appended",
+    "Attached",
     "Candidate",
     "ChatMessage",
     "Claim",
@@ -116,6 +127,7 @@ __all__ = [
     "LoggedTurn",
     "MaintenanceReport",
     "Memory",
+    "MemoryFilter",
     "MemoryType",
     "Message",
     "OtherOwner",
@@ -139,6 +151,8 @@ __all__ = [
     "SessionKey",
     "ShortenedResults",
     "Signals",
+    "Steered",
+    "Steering",
     "StepRun",
     "StoredChain",
     "StrategyName",
@@ -149,6 +163,9 @@ __all__ = [
     "TurnTotals",
     "Usage",
     "Vector",
+    "attached_to",
     "derived_id",
+    "filterable",
     "joined",
+    "parse_filter",
 ]
