@@ -158,6 +158,7 @@ function details(memory) {
     Expires: memory.expires_at && moment(memory.expires_at),
     Recalled: used,
     "Last recalled": memory.last_accessed_at && moment(memory.last_accessed_at),
+    Category: memory.category && said("span", memory.category),
     Project: memory.project_id && said("span", memory.project_id),
     Session: memory.session_id && said("code", memory.session_id),
     Id: said("code", memory.id),
