@@ -36,6 +36,7 @@ from semrouter_memory.model import (
     TurnTotals,
 )
 from semrouter_memory.ports import ChatModel, SessionStateBuilder
+from semrouter_memory.retain.failures import RetainParts
 from semrouter_memory.retain.pipeline import Retainer
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
 from semrouter_memory.state.in_process import InProcessOwnerLocks
@@ -187,24 +188,26 @@ class Bench:
         self.locks = InProcessOwnerLocks()
         embedder = HashedEmbedder(max_passage_tokens=max_passage_tokens)
         self.retainer = Retainer(
-            turn_log=self.log,
-            reader=self.store,
-            writer=ReconcilingWriter(
+            RetainParts(
                 turn_log=self.log,
                 reader=self.store,
-                writer=self.store,
+                writer=ReconcilingWriter(
+                    turn_log=self.log,
+                    reader=self.store,
+                    writer=self.store,
+                    embedder=embedder,
+                    locks=self.locks,
+                    clock=self.clock,
+                ),
                 embedder=embedder,
-                locks=self.locks,
+                chat_model=model,
+                observer=self.observer,
                 clock=self.clock,
+                config=config,
+                batch_size=batch_size,
+                states=states,
             ),
-            embedder=embedder,
-            chat_model=model,
-            observer=self.observer,
-            clock=self.clock,
-            config=config,
-            extraction_batch_size=batch_size,
             wake=self.woken.append,
-            states=states,
             jitter=lambda: 0.0,
             monotonic=self.clock.monotonic,
         )

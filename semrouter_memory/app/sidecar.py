@@ -8,6 +8,7 @@ import asyncio
 import gc
 import signal
 import sys
+import time
 from contextlib import AsyncExitStack, nullcontext
 from typing import TYPE_CHECKING
 
@@ -16,9 +17,8 @@ import uvloop
 
 from semrouter_memory import __version__
 from semrouter_memory.app import pipelines, preflight
-from semrouter_memory.app.adapters import Adapters, connect
+from semrouter_memory.app.adapters import Adapters, ExternalModels, connect
 from semrouter_memory.app.management import serve_management, start_recordings
-from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.config import Config, secret
 from semrouter_memory.errors import TurnLogError, UnavailableError, name_of
 from semrouter_memory.events import OwnerIndexesMeasured, WorkFailed, WorkQueued
@@ -46,6 +46,10 @@ _log = structlog.get_logger("semrouter_memory")
 SWITCH_SECONDS = 0.0005
 """How long a background thread may hold the interpreter while a request waits for it. With Python's 5 ms, a request whose
 embedding ends while a turn is read waits longer for the interpreter than for the embedding."""
+
+_TICK_PAUSE_RATIO = 19
+_LONGEST_TICK_PAUSE_SECONDS = 10.0
+"""Looking at all open sessions takes 10 ms for a thousand of them, and at most a twentieth of the time."""
 
 
 class App:
@@ -76,7 +80,6 @@ class App:
             raise
 
     async def stop(self) -> None:
-        """Stop everything, in the reverse of the order in which it was started."""
         await self._exit.aclose()
 
     async def _start(self) -> None:
@@ -214,10 +217,13 @@ class App:
 
     async def _tick(self, retainer: Retainer, pool: "WorkerPool[SessionKey]", adapters: Adapters) -> None:
         """Look at the triggers again and again; also what continues after a restart."""
-        indexes = adapters.owner_indexes
+        indexes, at_least = adapters.owner_indexes, self._config.memory.retain.tick_seconds
         while True:
+            pause, started = at_least, time.perf_counter()
             try:
                 await retainer.tick()
+                took = time.perf_counter() - started
+                pause = max(at_least, min(took * _TICK_PAUSE_RATIO, _LONGEST_TICK_PAUSE_SECONDS))
             except Exception as error:  # noqa: BLE001 - one failed look must not be the last
                 self._failed(error)
             else:
@@ -226,7 +232,7 @@ class App:
             self._observer.observe(WorkQueued(depth=pool.depth + retainer.retrying, oldest_seconds=pool.oldest_seconds))
             if indexes is not None:
                 self._observer.observe(OwnerIndexesMeasured(nbytes=indexes.nbytes, owners=indexes.owners))
-            await asyncio.sleep(self._config.memory.retain.tick_seconds)
+            await asyncio.sleep(pause)
 
     def _failed(self, error: BaseException) -> None:
         """Background work failed. An unavailable turn log is logged once; its turns wait."""

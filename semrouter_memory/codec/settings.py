@@ -5,13 +5,22 @@ request alone; reading a switch as "on" that was meant as "off" would store what
 is as good as absent. Only names from the tables here leave this module, never what a client wrote.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Flag, auto
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
-from semrouter_memory.model import Json, MemoryType, OwnerKind, Position
+from semrouter_memory.model import (
+    Json,
+    MemoryFilter,
+    MemoryType,
+    OwnerKind,
+    Position,
+    RenderStyle,
+    StrategyName,
+    parse_filter,
+)
 
 _T = TypeVar("_T")
 
@@ -66,6 +75,9 @@ def _of_type(kind: type[_T]) -> Callable[[Json], _T]:
     return checked
 
 
+_text = _of_type(str)
+
+
 def _limit(value: Json) -> int:
     # True is not the number 1; JSON knows one kind of number, so 3.0 is an integer.
     if type(value) not in (int, float) or value != value // 1 or value < 0:
@@ -86,10 +98,23 @@ def _switch(text: str) -> bool:
     return SWITCH[text.lower()]
 
 
+def _one_of(names: Collection[str]) -> Callable[[Json], str]:
+    def checked(value: Json) -> str:
+        if value not in names:
+            raise ValueError
+        return str(value)
+
+    return checked
+
+
 def _types(value: Json) -> frozenset[MemoryType]:
     if not isinstance(value, list) or not value or not all(isinstance(name, str) for name in value):
         raise ValueError
     return frozenset(MemoryType(name.strip().lower()) for name in value)
+
+
+def _filter(value: Json) -> MemoryFilter:
+    return parse_filter(_text(value))
 
 
 _ENABLED = Setting("enabled", Governs.BOTH, _of_type(bool), _switch)
@@ -97,6 +122,7 @@ _AUTO_STORE = Setting("auto_store", Governs.WRITING, _of_type(bool), _switch)
 _LIMIT = Setting("retrieval_limit", Governs.READING, _limit, int)
 _THRESHOLD = Setting("similarity_threshold", Governs.READING, _threshold, float)
 _TYPES = Setting("memory_types", Governs.READING, _types, lambda text: text.split(","))
+_FILTER = Setting("memory_filter", Governs.READING, _filter)
 _OTHER_KINDS = (OwnerKind.ORGANISATION, OwnerKind.AGENT)
 _BOUNDS = {f"{kind}-limit": Setting("limits", Governs.READING, _limit, int, kind) for kind in _OTHER_KINDS} | {
     f"{kind}-share": Setting("shares", Governs.READING, _share, float, kind) for kind in _OTHER_KINDS
@@ -114,7 +140,8 @@ BODY: Mapping[str, Mapping[str, Setting]] = {
             Setting("session_end", Governs.ITSELF, _of_type(bool)),
         )
     }
-    | {name.replace("-", "_"): setting for name, setting in _BOUNDS.items()},
+    | {name.replace("-", "_"): setting for name, setting in _BOUNDS.items()}
+    | {"filter": _FILTER},
     CONTEXT: {
         # In doubt who the user is, or what the conversation belongs to.
         each.attribute: each
@@ -128,10 +155,14 @@ ROUTE: Mapping[str, Setting] = {
     f"{ROUTE_PREFIX}enabled": _ENABLED,
     f"{ROUTE_PREFIX}auto-store": _AUTO_STORE,
     f"{ROUTE_PREFIX}types": _TYPES,
+    f"{ROUTE_PREFIX}filter": _FILTER,
     f"{ROUTE_PREFIX}limit": _LIMIT,
     f"{ROUTE_PREFIX}threshold": _THRESHOLD,
     f"{ROUTE_PREFIX}tool-result-tokens": Setting("tool_result_tokens", Governs.READING, _limit, int),
     f"{ROUTE_PREFIX}position": Setting("position", Governs.READING, Position, str.lower),
+    f"{ROUTE_PREFIX}strategy": Setting("strategy", Governs.READING, _one_of(get_args(StrategyName)), str.lower),
+    f"{ROUTE_PREFIX}render": Setting("render", Governs.READING, _one_of(get_args(RenderStyle)), str.lower),
+    f"{ROUTE_PREFIX}pinned-tokens": Setting("pinned_tokens", Governs.READING, _limit, int),
     **{f"{ROUTE_PREFIX}{kind}": Setting("owners", Governs.BOTH, _of_type(str), kind=kind) for kind in _OTHER_KINDS},
     **{f"{ROUTE_PREFIX}{name}": setting for name, setting in _BOUNDS.items()},
 }

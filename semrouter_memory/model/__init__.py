@@ -3,10 +3,12 @@
 Times are aware datetimes in UTC. Texts are user content: they never go into a log.
 """
 
+from semrouter_memory.model.filters import ANY_MEMORY, Attached, MemoryFilter, attached_to, filterable, parse_filter
 from semrouter_memory.model.memories import (
     ALWAYS,
     ASKED,
     ASSERTED_AT,
+    CATEGORY,
     CONTEXT,
     EPISODE,
     FORM,
@@ -34,6 +36,7 @@ from semrouter_memory.model.memories import (
     Usage,
     derived_id,
 )
+from semrouter_memory.model.metadata import PROVENANCE, PROVENANCE_IDS, PROVENANCE_KINDS
 from semrouter_memory.model.requests import (
     Compression,
     CompressionReason,
@@ -45,9 +48,11 @@ from semrouter_memory.model.requests import (
     RecallOptions,
     RecallRequest,
     RecallResult,
+    RenderStyle,
     ShortenedResults,
     Signals,
     StepRun,
+    StrategyName,
 )
 from semrouter_memory.model.scope import (
     ChatMessage,
@@ -79,20 +84,26 @@ from semrouter_memory.model.turns import (
 
 __all__ = [
     "ALWAYS",
+    "ANY_MEMORY",
     "ASKED",
     "ASSERTED_AT",
+    "CATEGORY",
     "CONTEXT",
     "EPISODE",
     "FORM",
     "IMPORTED_AT",
     "OUTDATED_BY",
     "PASSAGE_COUNT",
+    "PROVENANCE",
+    "PROVENANCE_IDS",
+    "PROVENANCE_KINDS",
     "QUOTE",
     "SESSION_SOURCE",
     "STATEMENTS",
     "WITHIN",
     "AppendOutcome",
     "Appended",
+    "Attached",
     "Candidate",
     "ChatMessage",
     "Claim",
@@ -110,6 +121,7 @@ __all__ = [
     "LoggedTurn",
     "MaintenanceReport",
     "Memory",
+    "MemoryFilter",
     "MemoryType",
     "Message",
     "OtherOwner",
@@ -126,6 +138,7 @@ __all__ = [
     "RecallResult",
     "ReconcileAction",
     "Reconciled",
+    "RenderStyle",
     "Role",
     "Scope",
     "SessionHints",
@@ -134,6 +147,7 @@ __all__ = [
     "Signals",
     "StepRun",
     "StoredChain",
+    "StrategyName",
     "Tombstone",
     "ToolUse",
     "Turn",
@@ -141,6 +155,9 @@ __all__ = [
     "TurnTotals",
     "Usage",
     "Vector",
+    "attached_to",
     "derived_id",
+    "filterable",
     "joined",
+    "parse_filter",
 ]

@@ -19,7 +19,9 @@ from semrouter_memory.language.third_person import to_third_person
 from semrouter_memory.language.words import content_runs, content_words
 from semrouter_memory.model import (
     ALWAYS,
+    ANY_MEMORY,
     Hit,
+    MemoryFilter,
     MemoryType,
     Period,
     Reach,
@@ -62,8 +64,10 @@ class VectorSearch(ABC):
     any_message = False
     limit: int | None = None
 
-    def __init__(self, *, source: MemorySource, embedder: Embedder, config: RecallConfig) -> None:
-        self.vectors = QueryVectors(embedder)
+    def __init__(
+        self, *, source: MemorySource, embedder: Embedder, config: RecallConfig, vectors: QueryVectors | None = None
+    ) -> None:
+        self.vectors = vectors or QueryVectors(embedder)
         self._source = source
         self._config = config
 
@@ -99,9 +103,7 @@ class VectorSearch(ABC):
             if timer.explanation is not None:
                 timer.explanation.features = features
                 timer.explanation.searched.append(text)
-            return await self._ranked(
-                candidates.compared(vector), features, fetched=_fetched(request), explanation=timer.explanation
-            )
+            return await self._ranked(candidates.compared(vector), features, _fetched(request), timer.explanation)
 
     async def search_fresh(
         self,
@@ -110,6 +112,7 @@ class VectorSearch(ABC):
         *,
         limit: int,
         types: frozenset[MemoryType] | None,
+        memory_filter: MemoryFilter = ANY_MEMORY,
         reach: Reach,
         observed: Period = ALWAYS,
     ) -> Sequence[Hit]:
@@ -123,9 +126,8 @@ class VectorSearch(ABC):
             UnavailableError: the model does not answer.
             StoreUnavailableError: the store is unavailable.
         """
-        request = RecallRequest(
-            scope=scope, query=text, options=RecallOptions(limit=limit, threshold=-1.0, types=types)
-        )
+        options = RecallOptions(limit=limit, threshold=-1.0, types=types, memory_filter=memory_filter)
+        request = RecallRequest(scope=scope, query=text, options=options)
         query = Query(text=text, now=self._source.now(), max_chars=self._config.max_query_chars)
         vector, intent = await self._embedded(self._text(query), query, Deadline(self._config, bounded=False))
         hits = await self._nearest(request, vector, query, reach=reach, observed=observed, fresh=True)
@@ -136,7 +138,7 @@ class VectorSearch(ABC):
         features = features.embedded(vector, intent, known_names=candidates.known_names)
         # A search wants to find, whatever its words.
         features = replace(features, wants=max(features.wants, _SEARCHES))
-        return (await self._ranked(candidates.compared(vector), features, fetched=_fetched(request))).hits
+        return (await self._ranked(candidates.compared(vector), features, _fetched(request), None)).hits
 
     async def _nearest(
         self,
@@ -154,7 +156,10 @@ class VectorSearch(ABC):
         )
 
     def _candidates(self, index: MemoryIndex, request: RecallRequest, features: QueryFeatures) -> CandidateFeatures:
-        positions = index.positions(request.scope, now=self._source.now(), types=request.options.types)
+        options = request.options
+        positions = index.positions(
+            request.scope, now=self._source.now(), types=options.types, memory_filter=options.memory_filter
+        )
         return CandidateFeatures.of(index, positions, features)
 
     # -- what a strategy decides ---------------------------------------------------------------------------------------
@@ -173,12 +178,7 @@ class VectorSearch(ABC):
 
     @abstractmethod
     async def _ranked(
-        self,
-        candidates: CandidateFeatures,
-        query: QueryFeatures,
-        *,
-        fetched: int,
-        explanation: Explanation | None = None,
+        self, candidates: CandidateFeatures, query: QueryFeatures, fetched: int, explanation: Explanation | None
     ) -> SearchResult:
         """The best candidates. The query is embedded, and they are compared with it."""
 
@@ -186,8 +186,10 @@ class VectorSearch(ABC):
 class HybridSearch(VectorSearch):
     """Relevance of meaning, words, times and needs (`relevance`)."""
 
-    def __init__(self, *, source: MemorySource, embedder: Embedder, config: RecallConfig) -> None:
-        super().__init__(source=source, embedder=embedder, config=config)
+    def __init__(
+        self, *, source: MemorySource, embedder: Embedder, config: RecallConfig, vectors: QueryVectors | None = None
+    ) -> None:
+        super().__init__(source=source, embedder=embedder, config=config, vectors=vectors)
         self._prototypes = LazyPrototypes(embedder)
 
     async def prepare(self) -> None:
@@ -206,12 +208,7 @@ class HybridSearch(VectorSearch):
         return vector, (await self._prototypes.get()).intent(said)
 
     async def _ranked(
-        self,
-        candidates: CandidateFeatures,
-        query: QueryFeatures,
-        *,
-        fetched: int,
-        explanation: Explanation | None = None,
+        self, candidates: CandidateFeatures, query: QueryFeatures, fetched: int, explanation: Explanation | None
     ) -> SearchResult:
         prototypes = await self._prototypes.get()
         needs = relevance.needed(candidates, query)
@@ -241,12 +238,7 @@ class SemanticSearch(VectorSearch):
         return vector, Intent()
 
     async def _ranked(
-        self,
-        candidates: CandidateFeatures,
-        query: QueryFeatures,
-        *,
-        fetched: int,
-        explanation: Explanation | None = None,
+        self, candidates: CandidateFeatures, query: QueryFeatures, fetched: int, explanation: Explanation | None
     ) -> SearchResult:
         rows = _highest(candidates.similarity, fetched)
         hits = candidates.hits(rows, candidates.similarity[rows])

@@ -2,15 +2,15 @@
 
 Strategy. An index is used only while its version is the owner's (`owner_versions`); nothing is used while the version cannot be
 read, and recall then searches the store. A write of this process is applied to the cached index if the versions prove that no
-other process wrote meanwhile; until that write is done, the index from before it is still correct here. In every other case the
-index is dropped and loaded again.
+other process wrote meanwhile, and to an index that is being loaded; until that write is done, the index from before it is still
+correct here. In every other case the index is dropped and loaded again.
 """
 
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 from cachetools import LRUCache, TTLCache
@@ -19,7 +19,7 @@ from semrouter_memory.config import OwnerIndexConfig
 from semrouter_memory.errors import UnavailableError
 from semrouter_memory.model import EmbeddedMemory, Reach, Scope
 from semrouter_memory.ports import Clock, MemoryReader, MemoryWriter
-from semrouter_memory.store.index_loader import CHARS_PER_MEMORY, CacheEntry, IndexLoader, built
+from semrouter_memory.store.index_loader import CacheEntry, IndexLoader, IndexUpdate, OwnerWrite
 from semrouter_memory.store.owner_index import Label, OwnerIndex, unlabelled
 from semrouter_memory.store.owner_versions import OwnerVersions, WriteAnnouncer
 
@@ -39,18 +39,6 @@ _LOAD_DELAY_SECONDS = 0.03
 _REFRESH_AT = 0.8
 """Part of the maximum age at which an index in use is loaded again, in the background."""
 _MAX_TOO_LARGE = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class IndexUpdate:
-    """The effect of a write on its owner's index.
-
-    Attributes:
-        chars: of the text that it adds.
-    """
-
-    apply: Callable[[OwnerIndex], OwnerIndex]
-    chars: int = 0
 
 
 class IndexCache:
@@ -174,18 +162,15 @@ class IndexCache:
         """
         owner = scope.owner
         self._writes[owner] += 1
-        self._loader.drop(owner)
         try:
-            previous, version = await self._announcer.before_write(scope)
+            before, announced = await self._announcer.before_write(scope)
             entry = self._entries.get(owner)
-            if entry is not None and entry.version != previous:
-                entry = None
-            if entry is not None and self._writes[owner] == 1:
-                self._sole_write[owner] = version
-            return await self._between(scope, version, entry, write, update)
+            if entry is not None and entry.version == before and self._writes[owner] == 1:
+                self._sole_write[owner] = announced
+            return await self._announced(scope, before, announced, write, update)
         except BaseException:
             # Part of the write may have been made, or will be.
-            self._entries.pop(owner, None)
+            self._drop(owner)
             raise
         finally:
             self._sole_write.pop(owner, None)
@@ -193,35 +178,43 @@ class IndexCache:
             if not self._writes[owner]:
                 del self._writes[owner]
 
-    async def _between(
+    async def _announced(
         self,
         scope: Scope,
+        before: int | None,
         announced: int,
-        entry: CacheEntry | None,
         write: Callable[[], Awaitable[_T]],
         update: IndexUpdate,
     ) -> _T:
         try:
             result = await write()
         finally:
-            previous, version = await self._announcer.after_write(scope)
-        if entry is not None and previous == announced and version is not None and _worth_updating(entry):
-            if scope.owner in self._sole_write:
-                self._sole_write[scope.owner] = version
-            await self._apply(scope, entry, version, update)
-        else:
-            self._entries.pop(scope.owner, None)
+            previous, after = await self._announcer.after_write(scope)
+        if previous != announced or after is None:
+            self._drop(scope.owner)
+            return result
+        done = OwnerWrite(before, announced, after, update)
+        self._loader.written(scope.owner, done)
+        if scope.owner in self._sole_write:
+            self._sole_write[scope.owner] = after
+        await self._apply(scope, done)
         return result
 
-    async def _apply(self, scope: Scope, entry: CacheEntry, version: int, update: IndexUpdate) -> None:
+    async def _apply(self, scope: Scope, write: OwnerWrite) -> None:
+        entry = self._entries.get(scope.owner)
         try:
-            chars = update.chars + len(entry.index) * CHARS_PER_MEMORY
-            index = await built(chars, lambda: update.apply(entry.index))
+            updated = await entry.after(write) if entry is not None and _worth_updating(entry) else None
         except Exception as error:  # noqa: BLE001 - the write is done
-            self._entries.pop(scope.owner, None)
+            updated = None
             self._on_error(error)
+        if updated is not None:
+            self._keep(scope, updated)
         else:
-            self._keep(scope, CacheEntry(index, version, entry.read_at, entry.unread_writes + 1))
+            self._entries.pop(scope.owner, None)
+
+    def _drop(self, owner: str) -> None:
+        self._entries.pop(owner, None)
+        self._loader.drop(owner)
 
 
 class AnnouncingWriter:

@@ -1,12 +1,13 @@
 """Loads owner indexes from the store in the background, a few at a time.
 
-Strategy: concurrent requests share one load, which continues when they are cancelled. A write during a load makes its result
-stale; it is then dropped.
+Strategy: concurrent requests share one load, which continues when they are cancelled. What this process writes during a load is
+applied to its result, which may hold it already; otherwise a user who talks without a pause would never have an index. If the
+versions show another write, the result is dropped.
 """
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from semrouter_memory.config import OwnerIndexConfig
@@ -25,6 +26,36 @@ _THREAD_FROM_CHARS = 10_000
 """Text from which on an index is built in a thread: that takes 10 ms of the event loop otherwise."""
 CHARS_PER_MEMORY = 10
 """Characters that take as long as all else that is done for one memory."""
+_MAX_WRITES_OF_LOAD = 32
+"""Writes that are applied to the result of one load."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexUpdate:
+    """The effect of a write on its owner's index. Applying it twice is the same as once.
+
+    Attributes:
+        chars: of the text that it adds.
+    """
+
+    apply: Callable[[OwnerIndex], OwnerIndex]
+    chars: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerWrite:
+    """A write of this process that is done.
+
+    Attributes:
+        before: the owner's version before it; None: there was none.
+        announced: the version while it was made; no other write changed it.
+        after: the version since.
+    """
+
+    before: int | None
+    announced: int
+    after: int
+    update: IndexUpdate
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +71,26 @@ class CacheEntry:
     version: int
     read_at: float
     unread_writes: int = 0
+
+    async def after(self, write: OwnerWrite) -> "CacheEntry | None":
+        """The entry after a write; None when there was another one since the index was read."""
+        if self.version not in {write.before, write.announced}:
+            return None
+        chars = write.update.chars + len(self.index) * CHARS_PER_MEMORY
+        index = await built(chars, lambda: write.update.apply(self.index))
+        return replace(self, index=index, version=write.after, unread_writes=self.unread_writes + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Load:
+    """A load under way.
+
+    Attributes:
+        writes: that were made since it began, and are not applied yet.
+    """
+
+    task: asyncio.Task[None]
+    writes: list[OwnerWrite] = field(default_factory=list)
 
 
 class IndexLoader:
@@ -68,7 +119,7 @@ class IndexLoader:
         self._label = label
         self._loaded = loaded
         self._on_error = on_error
-        self._loads: dict[str, asyncio.Task[None]] = {}
+        self._loads: dict[str, _Load] = {}
         self._running: set[asyncio.Task[None]] = set()
         self._slots = asyncio.Semaphore(_CONCURRENT_LOADS)
 
@@ -84,16 +135,26 @@ class IndexLoader:
         Args:
             delay: seconds before the store is read.
         """
-        task = self._loads.get(scope.owner)
-        if task is None and self._reader.available and len(self._running) < _MAX_LOADS:
-            task = self._loads[scope.owner] = asyncio.create_task(self._load(scope, delay), name="owner-index-load")
-            self._running.add(task)
-            task.add_done_callback(self._running.discard)
-        return task
+        load = self._loads.get(scope.owner)
+        if load is None and self._reader.available and len(self._running) < _MAX_LOADS:
+            load = _Load(asyncio.create_task(self._load(scope, delay), name="owner-index-load"))
+            self._loads[scope.owner] = load
+            self._running.add(load.task)
+            load.task.add_done_callback(self._running.discard)
+        return load.task if load is not None else None
 
     def drop(self, owner: str) -> None:
-        """Ignore the result of the load that is under way: a write makes it stale."""
+        """Ignore the result of the load that is under way: it is unknown what was written since it began."""
         self._loads.pop(owner, None)
+
+    def written(self, owner: str, write: OwnerWrite) -> None:
+        """Have the load that is under way, if there is one, apply this write."""
+        load = self._loads.get(owner)
+        if load is None:
+            return
+        load.writes.append(write)
+        if len(load.writes) > _MAX_WRITES_OF_LOAD:
+            self.drop(owner)
 
     async def _load(self, scope: Scope, delay: float) -> None:
         try:
@@ -101,7 +162,11 @@ class IndexLoader:
             await asyncio.sleep(delay)
             async with self._slots:
                 entry = await self._read(scope)
-            if self._is_current(scope.owner):
+            while (load := self._current(scope.owner)) and entry is not None and load.writes:
+                entry = await entry.after(load.writes.pop(0))
+                if entry is None:
+                    self.drop(scope.owner)
+            if self._current(scope.owner):
                 self._loaded(scope, entry)
         except UnavailableError:
             # The callers search the store instead, which reports the outage.
@@ -109,12 +174,13 @@ class IndexLoader:
         except Exception as error:  # noqa: BLE001 - a background task has no caller
             self._on_error(error)
         finally:
-            if self._is_current(scope.owner):
-                del self._loads[scope.owner]
+            if self._current(scope.owner):
+                self.drop(scope.owner)
 
-    def _is_current(self, owner: str) -> bool:
-        """Whether the running task is the owner's load, and was not dropped."""
-        return self._loads.get(owner) is asyncio.current_task()
+    def _current(self, owner: str) -> _Load | None:
+        """The owner's load, if the running task is it; None: it was dropped."""
+        load = self._loads.get(owner)
+        return load if load is not None and load.task is asyncio.current_task() else None
 
     async def _read(self, scope: Scope) -> CacheEntry | None:
         version = await self._announcer.current(scope)

@@ -1,4 +1,4 @@
-"""Memories in one collection of Milvus.
+"""Memories in one collection of Milvus; and all collections of this service at one place.
 
 Strategy: `schema` makes rows and filter expressions; a derived class makes the calls, bounds their time and knows whether the place
 is available.
@@ -8,14 +8,97 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from semrouter_memory.model import ALWAYS, EmbeddedMemory, Hit, Memory, MemoryType, Page, Period, Reach, Scope, Vector
+from semrouter_memory.model import (
+    ALWAYS,
+    ANY_MEMORY,
+    EmbeddedMemory,
+    Hit,
+    Memory,
+    MemoryFilter,
+    MemoryType,
+    Page,
+    Period,
+    Reach,
+    Scope,
+    Vector,
+)
 from semrouter_memory.store import schema
-from semrouter_memory.store.collection_admin import SCAN_BATCH, CollectionAdmin, pages_by_key
-from semrouter_memory.store.connection import WINDOW, MilvusConnection, SearchQuery
+from semrouter_memory.store.connection import PREPARE_SECONDS, WINDOW, MilvusConnection, SearchQuery
 from semrouter_memory.store.schema import ListingPosition, Row, Selection, is_searched
 from semrouter_memory.store.write_ahead import RWLock
+
+SCAN_BATCH = 500
+"""Rows in one answer to a scan: texts of the greatest length stay below 64 MiB."""
+
+Ask = Callable[..., Awaitable[Any]]
+"""Makes one call of the store, as `MilvusCollection` does."""
+
+
+async def pages_by_key(read: Callable[[str], Awaitable[list[Row]]], *, limit: int) -> AsyncIterator[list[Row]]:
+    """Rows in pages, until one holds fewer than `limit`.
+
+    Args:
+        read: reads up to `limit` rows with a greater primary key than this one.
+    """
+    last_key = ""
+    while rows := await read(last_key):
+        yield rows
+        if len(rows) < limit:
+            return
+        last_key = max(row["id"] for row in rows)
+
+
+class CollectionAdmin:
+    """Lists, reads and drops collections. Raises `StoreUnavailableError`.
+
+    Args:
+        current: the store's own collection.
+        ask: makes a call that reads.
+        write: makes a call that changes something.
+    """
+
+    def __init__(self, current: str, ask: Ask, write: Ask) -> None:
+        self.current = current
+        self._ask = ask
+        self._write = write
+
+    async def embeddings(self) -> dict[str, str]:
+        """Collections that this version or an older one made: name -> fingerprint of the embedding."""
+        found: dict[str, str] = await self._ask("describe", MilvusConnection.embeddings)
+        return found
+
+    async def count(self, name: str) -> int:
+        """How many rows a collection holds; loads it."""
+        collection = await self._loaded(name)
+        number: int = await self._ask("count", lambda store: collection(store).count(schema.everything_expression()))
+        return number
+
+    async def scan(self, name: str) -> AsyncIterator[Sequence[Memory]]:
+        """Every memory of a collection, in batches; loads it."""
+        collection = await self._loaded(name)
+
+        async def read(after_key: str) -> list[Row]:
+            expression = schema.everything_expression(after_key=after_key)
+            rows: list[Row] = await self._ask(
+                "scan", lambda store: collection(store).query(expression, schema.SCAN_COLUMNS, limit=SCAN_BATCH)
+            )
+            return rows
+
+        async for rows in pages_by_key(read, limit=SCAN_BATCH):
+            yield schema.anyones_memories_from(row for row in rows if not schema.is_passage(row))
+
+    async def _loaded(self, name: str) -> Callable[[MilvusConnection], MilvusConnection]:
+        if name == self.current:
+            return lambda store: store
+        await self._ask("load", lambda store: store.for_collection(name).load(), seconds=PREPARE_SECONDS)
+        return lambda store: store.for_collection(name)
+
+    async def drop(self, name: str) -> None:
+        """Delete a collection with everything in it, for good."""
+        await self._write("drop", lambda store: store.for_collection(name).drop())
+
 
 ResultT = TypeVar("ResultT")
 
@@ -58,6 +141,7 @@ class MilvusCollection(ABC):
         limit: int,
         now: datetime,
         types: frozenset[MemoryType] | None = None,
+        memory_filter: MemoryFilter = ANY_MEMORY,
         reach: Reach = Reach.RECALL,
         observed: Period = ALWAYS,
         fresh: bool = False,
@@ -66,7 +150,15 @@ class MilvusCollection(ABC):
         """Same as the port's. While Milvus Lite's file is compacted or copied, words are not searched."""
         if limit < 1 or types == frozenset():
             return []
-        selection = Selection(scope=scope, reach=reach, active_at=now, types=types, observed=observed, passages=True)
+        selection = Selection(
+            scope=scope,
+            reach=reach,
+            active_at=now,
+            types=types,
+            memory_filter=memory_filter,
+            observed=observed,
+            passages=True,
+        )
         # Searching words reads Lite's file, which is locked then.
         with self._writes.try_shared() as may_read_file:
             query = SearchQuery(
@@ -78,7 +170,7 @@ class MilvusCollection(ABC):
             )
             found = await self._ask("search", partial(MilvusConnection.search, query=query))
         hits = (Hit(schema.memory_from(scope, row), cosine, cosine) for row, cosine in found)
-        return [hit for hit in hits if is_searched(hit.memory)]
+        return [hit for hit in hits if is_searched(hit.memory) and hit.memory in memory_filter]
 
     async def get(self, scope: Scope, memory_id: str) -> Memory | None:
         selection = Selection(scope=scope, reach=Reach.ALL, ids=[memory_id])
@@ -92,9 +184,11 @@ class MilvusCollection(ABC):
         limit: int,
         cursor: str = "",
         types: frozenset[MemoryType] | None = None,
+        memory_filter: MemoryFilter = ANY_MEMORY,
         reach: Reach = Reach.ALL,
         observed: Period = ALWAYS,
         now: datetime | None,
+        expires_by: datetime | None = None,
         oldest_first: bool = False,
     ) -> Page:
         """Same as the port's. Milvus does not sort: this reads the id and time of each memory not listed yet.
@@ -109,12 +203,15 @@ class MilvusCollection(ABC):
             reach=reach,
             active_at=now,
             types=types,
+            memory_filter=memory_filter,
             observed=observed,
+            expires_by=expires_by,
             created_until=after.created_at if after else None,
         )
         positions = map(schema.position_of, await self._read_all(selection))
         page, further = schema.listed(positions, limit=limit, after=after, oldest_first=oldest_first)
-        return Page(await self._at(scope, page), further)
+        memories = await self._at(scope, page)
+        return Page(tuple(each for each in memories if each in memory_filter), further)
 
     async def predecessors(self, scope: Scope, memory_ids: Sequence[str]) -> list[Memory]:
         found: list[Row] = []

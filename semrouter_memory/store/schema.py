@@ -15,7 +15,7 @@ import heapq
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeAlias
@@ -24,10 +24,23 @@ from urllib.parse import unquote
 import numpy as np
 import orjson
 
-from semrouter_memory.databases.columns import micros, moment
+from semrouter_memory.databases import micros, moment
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.language.terms import search_terms
-from semrouter_memory.model import ALWAYS, EmbeddedMemory, Memory, MemoryType, Period, Reach, Scope, Vector
+from semrouter_memory.model import (
+    ALWAYS,
+    ANY_MEMORY,
+    EmbeddedMemory,
+    Memory,
+    MemoryFilter,
+    MemoryType,
+    Period,
+    Reach,
+    Scope,
+    Vector,
+    filterable,
+)
+from semrouter_memory.model.filters import NO_TEXT
 
 Row: TypeAlias = dict[str, Any]
 """A row as Milvus takes and gives it: column name -> value."""
@@ -152,7 +165,9 @@ class Selection:
     Attributes:
         active_at: only rows that are neither superseded nor expired then; None: all of them.
         types: None: of every type. An empty set selects nothing and is for the caller to notice.
+        memory_filter: the rows found may be more than those wanted: a text and a number that read the same are both found.
         observed: only memories of what was said in this period.
+        expires_by: only rows that expire then or before.
         ids: only memories with these ids; None: whatever their id.
         created_until: only rows created then or before, in microseconds.
         superseded_by: only memories that one of these superseded.
@@ -164,7 +179,9 @@ class Selection:
     passages: bool = False
     active_at: datetime | None = None
     types: frozenset[MemoryType] | None = None
+    memory_filter: MemoryFilter = ANY_MEMORY
     observed: Period = ALWAYS
+    expires_by: datetime | None = None
     ids: Sequence[str] | None = None
     created_until: int | None = None
     superseded_by: Sequence[str] | None = None
@@ -196,21 +213,38 @@ def filter_expression(selection: Selection, *, after_key: str = "") -> str:
         terms.append(f"expires_at > {micros(selection.active_at)}")
     if (types := _types_of(selection)) is not None:
         terms.append(_one_of("type", types))
-    if selection.observed.start > ALWAYS.start:
-        terms.append(f"observed_at >= {micros(selection.observed.start)}")
-    if selection.observed.end < ALWAYS.end:
-        terms.append(f"observed_at < {micros(selection.observed.end)}")
+    terms += _wanted(selection.memory_filter)
+    terms += _times_of(selection)
     if selection.ids is not None:
         named = _one_of("id", (primary_key(selection.scope, memory_id) for memory_id in selection.ids))
         passages = _one_of("session_id", map(_passages_of, selection.ids))
         terms.append(f"({named} or {passages})" if selection.passages else named)
-    if selection.created_until is not None:
-        terms.append(f"created_at <= {selection.created_until}")
     if selection.superseded_by is not None:
         terms.append(_one_of("superseded_by", (stored_id(memory_id) for memory_id in selection.superseded_by)))
     if after_key:
         terms.append(_after(after_key))
     return " and ".join(terms)
+
+
+def _wanted(memory_filter: MemoryFilter) -> Iterator[str]:
+    """A value may be stored as a text, a number or a boolean."""
+    for key, text in sorted(memory_filter.conditions):
+        column = f"metadata[{_plain_literal(key)}]"
+        plain = f" or {column} == {text}" if NO_TEXT.fullmatch(text) else ""
+        yield f"({column} == {_plain_literal(text)}{plain})"
+    if memory_filter.min_importance > 0:
+        yield f"importance >= {memory_filter.min_importance!r}"
+
+
+def _times_of(selection: Selection) -> Iterator[str]:
+    if selection.observed.start > ALWAYS.start:
+        yield f"observed_at >= {micros(selection.observed.start)}"
+    if selection.observed.end < ALWAYS.end:
+        yield f"observed_at < {micros(selection.observed.end)}"
+    if selection.expires_by is not None:
+        yield f"expires_at <= {micros(selection.expires_by)}"
+    if selection.created_until is not None:
+        yield f"created_at <= {selection.created_until}"
 
 
 def everything_expression(*, after_key: str = "") -> str:
@@ -254,6 +288,13 @@ def _one_of(column: str, values: Iterable[str]) -> str:
 def _literal(value: str) -> str:
     """A string literal; `value` is ASCII by now, escaping it is the second line of defence."""
     return json.dumps(value)
+
+
+def _plain_literal(text: str) -> str:
+    """Same, of a text as it is stored, in any script. What could end or bend the literal was refused: this is the second check."""
+    if filterable(text) != text:
+        raise InvalidRequestError("cannot be searched for", field="filter")
+    return f'"{text}"'
 
 
 # -- words -------------------------------------------------------------------------------------------------------------

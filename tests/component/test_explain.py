@@ -15,6 +15,7 @@ from semrouter_memory.config import EmbeddingConfig, IdentityConfig, ManagementC
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.evaluation.retrieval_run import CachingEmbedder
 from semrouter_memory.exchange.turns import ExchangeSettings
+from semrouter_memory.maintenance.receipts import receipt_lines
 from semrouter_memory.manage.http import create_user_api
 from semrouter_memory.model import OwnerKind, Reach, Scope, Tombstone, Turn
 from semrouter_memory.ports import Embedder
@@ -162,6 +163,8 @@ async def test_each_candidate_has_its_reason(known: Recalling) -> None:
     assert found["User's dog is called Rex"] == Verdict.BELOW_THRESHOLD
     assert Verdict.OVER_LIMIT in verdicts(await explained(known, threshold=-1, limit=1)).values()
     assert verdicts(await explained(known, types=["procedural"]))[BUDGET] == Verdict.FORBIDDEN_TYPE
+    assert verdicts(await explained(known, filter="category=work"))[BUDGET] == Verdict.FILTERED
+    assert verdicts(await explained(known, filter="min_importance=0.6"))[BUDGET] == Verdict.FILTERED
 
 
 async def test_a_block_that_is_full_and_a_deleted_memory_are_named(embedder: Embedder) -> None:
@@ -279,7 +282,7 @@ async def test_a_receipt_says_what_a_request_was_given(known: Recalling) -> None
     )
     await writer.flush()
     assert await receipts(known) == [], "a receipt from before a deletion may name what was deleted"
-    assert len(await known.adapters.state.receipts(ALICE)) == 2, "the late one is not even written"
+    assert len(await receipt_lines(known.adapters.state, ALICE)) == 2, "the late one is not even written"
     known.clock.time += timedelta(seconds=1)
     await injected(known, "hello")
     await writer.flush()

@@ -102,6 +102,18 @@ async def test_a_client_remembers_recalls_lists_and_forgets(ports: Ports, mode: 
         assert (await done(client, "recall", query="What's my budget?"))["memories"] == []
 
 
+async def test_while_remembering_is_paused_models_do_without_it(ports: Ports) -> None:
+    settings_path = ports.user_url + "/v1/memory/settings"
+    async with connected(ports.user_url + PATH) as client, httpx.AsyncClient(headers=ALICE, verify=False) as http:
+        stored = (await done(client, "remember", content=BUDGET))["stored"]
+        (await http.put(settings_path, json={"paused": True})).raise_for_status()
+        for tool, arguments in (("recall", {"query": "What's my budget?"}), ("remember", {"content": BUDGET})):
+            assert (await refused(client, tool, **arguments)).startswith("The user has paused remembering.")
+        assert await done(client, "forget", id=stored["id"]) == {"forgotten": stored["id"]}
+        (await http.put(settings_path, json={"paused": False})).raise_for_status()
+        assert (await done(client, "recall", query="What's my budget?"))["memories"] == []
+
+
 async def test_an_episode_is_recalled_apart_from_statements(ports: Ports) -> None:
     parts = {
         "goal": "Deploy the billing service",
@@ -115,6 +127,15 @@ async def test_an_episode_is_recalled_apart_from_statements(ports: Ports) -> Non
         (found,) = (await done(client, "recall_episodes", query="deploy the billing service"))["memories"]
     assert found["id"] == recorded["id"]
     assert {name: found[name] for name in parts} == parts
+
+
+async def test_a_model_may_sort_by_categories(ports: Ports) -> None:
+    async with connected(ports.user_url + PATH) as client:
+        await done(client, "remember", content="User runs the billing service", category="work")
+        await done(client, "remember", content="User keeps bees")
+        for tool, arguments in (("list_memories", {}), ("recall", {"query": "User"})):
+            (found,) = (await done(client, tool, **arguments, filter="category=work"))["memories"]
+            assert (found["content"], found["category"]) == ("User runs the billing service", "work")
 
 
 async def test_a_page_leads_to_the_next(ports: Ports) -> None:
@@ -140,6 +161,9 @@ async def test_a_page_leads_to_the_next(ports: Ports) -> None:
         ("recall", {"query": "tea", "since": "2026-03-02", "until": "2026-03-01"}, ["until: must be later"]),
         ("recall", {"query": "tea", "project_id": "a\nb"}, ["project_id is too long or not printable"]),
         ("recall", {"query": "tea", "user_id": "bob"}, ["user_id: unknown argument", "It takes: query, limit"]),
+        ("recall", {"query": "tea", "filter": "tea"}, ["filter: is written like", "category=work"]),
+        ("list_memories", {"filter": "colour=red"}, ["filter: has a name besides", "metadata.KEY"]),
+        ("remember", {"content": "tea", "category": 'a"b'}, ["category: must be printable"]),
         ("remember", {"content": "User's password is hunter2-XKCD"}, ["content seems to hold a password"]),
         ("remember", {"content": "x" * 501}, ["content is longer than 500 characters"]),
         ("remember", {"content": ["tea"]}, ["content: ", "string"]),

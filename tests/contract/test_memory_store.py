@@ -15,13 +15,22 @@ import pytest_asyncio
 
 from semrouter_memory.config import MilvusConfig
 from semrouter_memory.errors import InvalidRequestError
-from semrouter_memory.model import ALWAYS, PASSAGE_COUNT, EmbeddedMemory, Memory, MemoryType, Period, Reach, Scope
+from semrouter_memory.model import (
+    ALWAYS,
+    PASSAGE_COUNT,
+    EmbeddedMemory,
+    Memory,
+    MemoryType,
+    Period,
+    Reach,
+    Scope,
+    parse_filter,
+)
 from semrouter_memory.ports import MemoryReader, MemoryWriter
 from semrouter_memory.store import milvus_collection
-from semrouter_memory.store.collection_admin import SCAN_BATCH
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.store.milvus import MilvusStore
-from semrouter_memory.store.milvus_collection import OWNER_BATCH
+from semrouter_memory.store.milvus_collection import OWNER_BATCH, SCAN_BATCH
 from semrouter_memory.store.schema import Row, Selection
 from tests.memories import DIMENSION, NOW, embedded, memory, vector
 from tests.milvus_server import MilvusServer
@@ -412,6 +421,49 @@ async def test_a_period_selects_by_when_it_was_said(
     assert {one.content for one in page.memories} == expected
 
 
+ATTACHED: dict[str, Any] = {
+    "text": "3",
+    "number": 3,
+    "fraction": 3.5,
+    "pointed": "3.0",
+    "true": True,
+    "said": "true",
+    "chinese": "工作",
+    "quoted": "it's",
+    "list": ["3"],
+    "null": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("metadata.k=3", {"text", "number"}),
+        ("metadata.k=3.0", {"pointed"}),
+        ("metadata.k=3.5", {"fraction"}),
+        ("metadata.k=true", {"true", "said"}),
+        ("metadata.k=工作", {"chinese"}),
+        ("metadata.k=it's", {"quoted"}),
+        ("metadata.k=3,min_importance=0.5", {"number"}),
+        ("min_importance=0.5", {"number", "pointed", "said", "quoted", "null"}),
+        ("metadata.k=1", set[str]()),
+        ("metadata.other=3", set[str]()),
+        ("metadata.k=3,metadata.other=3", set[str]()),
+    ],
+)
+async def test_a_filter_selects_by_metadata_and_importance(
+    store: Store, user: Scope, condition: str, expected: set[str]
+) -> None:
+    for number, (content, value) in enumerate(ATTACHED.items()):
+        one = memory(user, f"mem_{content}", content=content, metadata={"k": value, "page": number})
+        await write(store, replace(one, importance=0.7 if number % 2 else 0.3))
+    wanted = parse_filter(condition)
+    hits = await store.search(user, vector(0), limit=20, now=NOW, memory_filter=wanted, fresh=True)
+    page = await store.page(user, limit=20, now=NOW, memory_filter=wanted)
+    assert {hit.memory.content for hit in hits} == expected
+    assert {one.content for one in page.memories} == expected
+
+
 async def test_history_and_what_expired_are_only_got_by_id(store: Store, user: Scope) -> None:
     await write(
         store,
@@ -657,6 +709,18 @@ async def test_pages_hold_each_memory_once_newest_first(store: Store, user: Scop
     assert sizes == [2, 2, 2, 1]
     oldest = await store.page(user, limit=3, now=NOW, oldest_first=True)
     assert ([one.id for one in oldest.memories], oldest.cursor) == (["mem", '"', "z"], "")
+
+
+async def test_a_page_of_those_that_expire_by_a_time(store: Store, user: Scope) -> None:
+    for name, hours in (("soon", 1), ("later", 3)):
+        await write(store, memory(user, name, expires_at=NOW + timedelta(hours=hours)))
+    await write(store, memory(user, "lasting"))
+
+    async def expiring(hours: float) -> list[str]:
+        page = await store.page(user, limit=9, now=None, expires_by=NOW + timedelta(hours=hours))
+        return [one.id for one in page.memories]
+
+    assert [await expiring(hours) for hours in (0.9, 1, 5)] == [[], ["soon"], ["soon", "later"]]
 
 
 async def test_a_full_last_page_has_no_cursor(store: Store, user: Scope) -> None:

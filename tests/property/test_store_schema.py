@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semrouter_memory.databases.columns import micros, moment
+from semrouter_memory.databases import micros, moment
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.model import MemoryType, Reach, Scope
 from semrouter_memory.store import schema
@@ -32,8 +32,8 @@ _TERMS = re.compile(
     rf"( and project_id (== {_LITERAL}|in \[{_LITERAL}, {_LITERAL}\]))?"
     r"( and superseded_at == \d+ and expires_at > -?\d+)?"
     rf"( and type (== {_LITERAL}|in \[{_LITERAL}(, {_LITERAL})*\]))?"
+    r"( and expires_at <= -?\d+)?( and created_at <= -?\d+)?"
     rf"( and id (== {_LITERAL}|in \[{_LITERAL}(, {_LITERAL})*\]))?"
-    r"( and created_at <= -?\d+)?"
 )
 """Every expression there is; no literal holds a quote, a backslash, a brace or anything beyond ASCII."""
 
@@ -44,6 +44,7 @@ _TERMS = re.compile(
     active_at=st.none() | times,
     types=st.none() | st.frozensets(st.sampled_from(MemoryType), min_size=1),
     wanted=st.none() | st.lists(ids, min_size=1, max_size=3),
+    expires_by=st.none() | times,
     created_until=st.none() | st.integers(),
 )
 def test_an_expression_is_only_what_it_is_meant_to_be(
@@ -52,10 +53,17 @@ def test_an_expression_is_only_what_it_is_meant_to_be(
     active_at: datetime | None,
     types: frozenset[MemoryType] | None,
     wanted: list[str] | None,
+    expires_by: datetime | None,
     created_until: int | None,
 ) -> None:
     selection = Selection(
-        scope=scope, reach=reach, active_at=active_at, types=types, ids=wanted, created_until=created_until
+        scope=scope,
+        reach=reach,
+        active_at=active_at,
+        types=types,
+        ids=wanted,
+        expires_by=expires_by,
+        created_until=created_until,
     )
     assert _TERMS.fullmatch(schema.filter_expression(selection))
 

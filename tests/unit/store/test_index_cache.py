@@ -182,6 +182,44 @@ async def test_a_store_that_fails_is_asked_again_by_the_next_one(kit: Kit) -> No
     assert ids(await index(replica)) == set()
 
 
+@pytest.mark.parametrize("gates", [0, 1], ids=["before the rows are read", "after"])
+async def test_what_is_written_while_an_index_is_read_in_is_in_it(kit: Kit, gates: int) -> None:
+    """A user who talks without a pause has an index all the same, and their memories are read once."""
+    replica = kit.replica()
+    await write(replica, "old", "gone")
+    kit.store.gated = True
+    assert await at_hand(replica) is None
+    await steps()
+    for _ in range(gates):
+        kit.store.waiting[0].set_result(None)
+        await steps()
+    (reading,) = kit.store.waiting
+    kit.store.gated = False
+    await write(replica, "new")
+    await replica.delete(ALICE, ["gone"])
+    reading.set_result(None)
+    await steps()
+    assert ids(await at_hand(replica)) == {"old", "new"}
+    assert kit.store.loads == 1
+
+
+async def test_what_another_replica_writes_while_an_index_is_read_in_is_not_missed(kit: Kit) -> None:
+    replica, other = kit.replica(), kit.replica()
+    kit.store.gated = True
+    assert await at_hand(replica) is None
+    await steps()
+    kit.store.waiting[0].set_result(None)
+    await steps()
+    (reading,) = kit.store.waiting
+    kit.store.gated = False
+    await write(replica, "ours")
+    await write(other, "theirs")
+    await write(replica, "ours too")
+    reading.set_result(None)
+    await eventually(replica, {"ours", "theirs", "ours too"})
+    assert kit.store.loads == 2
+
+
 async def test_only_a_few_owners_are_read_at_a_time(kit: Kit) -> None:
     replica = kit.replica()
     kit.store.gated = True
