@@ -15,6 +15,7 @@ import orjson
 from fastapi import FastAPI
 
 from semrouter_memory.config import IdentityConfig, KnowledgeConfig, ManagementConfig
+from semrouter_memory.maintenance.receipts import add_receipts
 from semrouter_memory.manage.backup import Backup
 from semrouter_memory.manage.http import Readiness, create_operator_api, create_user_api
 from semrouter_memory.manage.operator_routes import OperatorContext
@@ -104,7 +105,7 @@ class Ports:
         """Args: relevance: of what was injected, by id."""
         memories = [{"id": name, "owner": f"user:{user}", "relevance": value} for name, value in relevance.items()]
         receipt = {"at": datetime.now(UTC), "project_id": "", "reason": reason, "memories": memories}
-        self.run(self.state.add_receipts(Scope(user), [orjson.dumps(receipt)], ttl=timedelta(days=1)))
+        self.run(add_receipts(self.state, Scope(user), [orjson.dumps(receipt)], ttl=timedelta(days=1)))
 
 
 def descriptions() -> dict[str, dict[str, Any]]:

@@ -51,6 +51,8 @@ from semrouter_memory.model.requests import (
     RenderStyle,
     ShortenedResults,
     Signals,
+    Steered,
+    Steering,
     StepRun,
     StrategyName,
 )
@@ -145,6 +147,8 @@ __all__ = [
     "SessionKey",
     "ShortenedResults",
     "Signals",
+    "Steered",
+    "Steering",
     "StepRun",
     "StoredChain",
     "StrategyName",
