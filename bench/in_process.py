@@ -28,7 +28,6 @@ from semrouter_memory.evaluation.running import Learner, turn_of
 from semrouter_memory.events import WorkFailed
 from semrouter_memory.model import (
     EmbeddedMemory,
-    Reason,
     RecallOptions,
     RecallRequest,
     Scope,
@@ -53,7 +52,6 @@ _TIMES_COLD = 5
 _TURNS_OF_SESSION = 10
 _ANSWER = "Certainly. Here is a suggestion that should do for the start; tell me what to change."
 _PATIENCE_SECONDS = 60
-_ANSWERED = frozenset({Reason.INJECTED, Reason.BELOW_THRESHOLD, Reason.NO_MEMORIES})
 
 
 async def recall(bench: Bench) -> ProcessFigures:
@@ -186,7 +184,7 @@ class InProcess:
         result = await recaller.recall(request)
         took = (time.perf_counter() - started) * 1000
         self._asked += 1
-        self._failed += result.reason not in _ANSWERED
+        self._failed += not result.reason.is_searched
         return took
 
     async def _embedding_ms(self, question: str) -> float:

@@ -15,7 +15,7 @@ from semrouter_memory.config import Config, secret_readers
 from semrouter_memory.errors import ConfigurationError
 from semrouter_memory.sockets import require_local_or_secret
 from semrouter_memory.store.location import LITE_MISSING, LiteFile, has_lite, locate
-from semrouter_memory.telemetry.tracing import start_tracing
+from semrouter_memory.telemetry import start_tracing
 
 _UNIX = "unix:"
 

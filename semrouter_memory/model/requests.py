@@ -229,6 +229,11 @@ class Reason(StrEnum):
     """Its compressed data is damaged, or grows beyond the bound."""
 
     @property
+    def is_searched(self) -> bool:
+        """Whether a search came to its end."""
+        return self in {Reason.INJECTED, Reason.BELOW_THRESHOLD, Reason.NO_MEMORIES, Reason.REWRITE_TIMEOUT}
+
+    @property
     def is_failure(self) -> bool:
         """Whether recall failed, so that it is unknown what it would have injected."""
         return self in {Reason.TIMEOUT, Reason.STORE_UNAVAILABLE, Reason.EMBEDDING_FAILED, Reason.INTERNAL}
