@@ -184,7 +184,7 @@ class InProcess:
         result = await recaller.recall(request)
         took = (time.perf_counter() - started) * 1000
         self._asked += 1
-        self._failed += not result.reason.is_searched
+        self._failed += not result.reason.is_outcome
         return took
 
     async def _embedding_ms(self, question: str) -> float:

@@ -378,6 +378,28 @@ class DeletionLog(Deletions, Protocol):
         ...
 
 
+class Pauses(Protocol):
+    """What the user does not want remembered, as every replica heeds it. Raises `TurnLogError`."""
+
+    async def set_paused(self, scope: Scope, *, paused: bool) -> None:
+        """Pause or resume remembering for the user, in all projects. Again has no effect.
+
+        No exchange of which a part was in the pause is stored, then or later; what was accepted before it is extracted.
+        A deletion of everything does not end it. `Deletions.tombstones` says whether it is paused.
+        """
+        ...
+
+    async def pause_session(self, scope: Scope, session: str) -> None:
+        """Store nothing of this session from now on, and delete from the log what was said in it before.
+
+        For good. Memories that were made of it are left alone, and recall too.
+
+        Args:
+            session: as in `end_session`; it may have no turn yet. A session without a name: see `Turn.pauses_session`.
+        """
+        ...
+
+
 class LogFiles(Protocol):
     """The log as its operator keeps it. Raises `TurnLogError`."""
 
@@ -404,7 +426,7 @@ class LogFiles(Protocol):
         ...
 
 
-class TurnLog(TurnInbox, SessionQueue, ClaimedTurns, ConversationHistory, DeletionLog, LogFiles, Protocol):
+class TurnLog(TurnInbox, SessionQueue, ClaimedTurns, ConversationHistory, DeletionLog, Pauses, LogFiles, Protocol):
     """Accepted turns, durable, until they are extracted: all of the log, for those who connect its parts.
 
     `append` is synchronous and quick (a local commit); the rest may take a while.
@@ -437,10 +459,15 @@ class TurnRecords(Protocol):
 
 
 class Tombstones(Protocol):
-    """One owner's deletions. Two of one owner are equal when nothing was deleted between them."""
+    """One owner's deletions and pauses. Two of one owner are equal when nothing was deleted or paused between them."""
 
     def __bool__(self) -> bool:
-        """Whether anything was deleted."""
+        """Whether anything was deleted or paused."""
+        ...
+
+    @property
+    def paused_since(self) -> datetime | None:
+        """Since when the user has paused remembering; None: it is not paused."""
         ...
 
     def covers(self, memory: Memory) -> bool:
@@ -504,24 +531,12 @@ class UsageCounts(Protocol):
     async def drop_usage(self, scope: Scope, memory_ids: Sequence[str]) -> None: ...
 
 
-MAX_RECEIPTS = 50
-"""Of one owner."""
+RECEIPTS = "receipts"
+"""The key of what the last recalls of an owner did, outside all projects: a line each, the newest first."""
 
 
-class Receipts(Protocol):
-    """What the last recalls of each owner did, a line each. Raises `UnavailableError`."""
-
-    async def add_receipts(self, scope: Scope, receipts: Sequence[bytes], *, ttl: timedelta) -> None:
-        """Add lines, the newest first; of all only the newest `MAX_RECEIPTS` stay, until so long after the last."""
-        ...
-
-    async def receipts(self, scope: Scope) -> Sequence[bytes]:
-        """All lines of the owner, the newest first."""
-        ...
-
-
-class StateStore(SessionStates, UsageCounts, Receipts, Protocol):
-    """All of these, and what their owner does with their files. Raises `UnavailableError`.
+class StateStore(SessionStates, UsageCounts, Protocol):
+    """Both, and what their owner does with their files. Raises `UnavailableError`.
 
     Nothing here is the only record of anything: lost values are computed again or done without.
     """

@@ -191,6 +191,25 @@ def _receipts(client: MemoryClient, *, as_json: AsJson = False) -> None:
     print_table(["at", "reason", "memories"], rows)
 
 
+@_command("pause")
+def _pause(client: MemoryClient) -> None:
+    """Pause remembering: nothing is recalled, and nothing that is said is stored, until `resume`."""
+    out.print(f"paused since {client.set_paused(paused=True)['paused_at']}")
+
+
+@_command("resume")
+def _resume(client: MemoryClient) -> None:
+    """Remember again; what was said in the pause is not."""
+    client.set_paused(paused=False)
+    out.print("resumed")
+
+
+@_command("settings")
+def _settings(client: MemoryClient) -> None:
+    """Show the user's switches: whether remembering is paused, and since when."""
+    print_json(client.settings())
+
+
 @_command("add")
 def _add(
     client: MemoryClient,

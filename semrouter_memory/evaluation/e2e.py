@@ -21,7 +21,6 @@ from rich.text import Text
 from semrouter_memory.app import pipelines
 from semrouter_memory.app.adapters import Adapters, ExternalModels
 from semrouter_memory.config import MemoryConfig
-from semrouter_memory.deletion.lineage import all_memories
 from semrouter_memory.evaluation.cases import CaseTurn, History, LowerCasedTexts, Time
 from semrouter_memory.evaluation.cases import Text as CaseText
 from semrouter_memory.evaluation.retrieval_run import request_of
@@ -37,6 +36,7 @@ from semrouter_memory.evaluation.running import (
     throwaway_adapters,
     tracked,
 )
+from semrouter_memory.lineage import all_memories
 from semrouter_memory.model import Hit, Json, Memory, Scope
 from semrouter_memory.ports import Embedder
 from semrouter_memory.recall.render import line

@@ -252,6 +252,12 @@ class MemoryClient(ApiClient):
     def receipts(self) -> list[dict[str, Json]]:
         return list(self._object("GET", f"{_PATH}/receipts", holding="data")["data"])
 
+    def settings(self) -> dict[str, Json]:
+        return self._object("GET", f"{_PATH}/settings", holding="paused")
+
+    def set_paused(self, *, paused: bool) -> dict[str, Json]:
+        return self._object("PUT", f"{_PATH}/settings", holding="paused", json={"paused": paused})
+
     def end_session(self, session_id: str, project_id: str | None = None) -> dict[str, Json]:
         path = f"{_PATH}/sessions/{quote(session_id, safe='')}/end"
         return self._object("POST", path, holding="session_id", params=_given({"project_id": project_id}))

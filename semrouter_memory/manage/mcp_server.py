@@ -22,6 +22,7 @@ from semrouter_memory.manage.tools import INSTRUCTIONS, TOOLS, Caller, is_expect
 from semrouter_memory.model import Json
 
 _log = structlog.get_logger("semrouter_memory.manage")
+_PAUSED = "The user has paused remembering. Go on without it; forget works."
 
 
 class McpResponse(Response):
@@ -95,6 +96,8 @@ async def _called(caller: Caller, name: str, arguments: Mapping[str, Json]) -> t
     if tool is None:
         raise MCPError(types.INVALID_PARAMS, f"there is no such tool; there are {', '.join(TOOLS)}")
     try:
+        if not tool.deletes and await caller.has_paused():
+            return types.CallToolResult(content=[_text(_PAUSED)], is_error=True)
         answer = await tool.run(caller, arguments)
     except Exception as error:  # noqa: BLE001 - a model is told in words, whatever failed
         if not is_expected(error):

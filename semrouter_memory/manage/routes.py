@@ -46,11 +46,13 @@ from semrouter_memory.manage.schemas import (
     MemoryList,
     SearchRequest,
     SessionEnd,
+    SettingsJson,
+    SettingsRequest,
     StoreRequest,
     UpdateRequest,
 )
 from semrouter_memory.manage.times import observed_in
-from semrouter_memory.model import Form, Memory, MemoryType, Scope
+from semrouter_memory.model import Form, Memory, MemoryType, OwnerKind, Scope
 
 router = api_router(PREFIX, "memory")
 
@@ -146,7 +148,7 @@ async def search_memories(owner: Scope, api: Access, body: SearchRequest) -> Hit
     return HitList(data=[HitJson.of_hit(hit, usage) for hit in hits])
 
 
-# -- as lines, and sessions: before /{memory_id}, which would take their names for ids -------------------------------
+# -- as lines, sessions and settings: before /{memory_id}, which would take their names for ids -------------------------------
 
 
 @router.get(
@@ -188,6 +190,22 @@ async def list_entities(
 async def list_receipts(owner: Owner, api: Api) -> ReceiptList:
     """What the last 50 requests were given, without any text; forgetting a memory forgets the receipts before it."""
     return ReceiptList(data=await api.service.receipts(owner))
+
+
+@router.get("/settings", summary="Show the user's switches", responses=NOT_FOUND)
+async def get_settings(owner: Owner, api: Api) -> SettingsJson:
+    """Whether remembering is paused."""
+    return SettingsJson.of(await api.service.paused_since(_user(owner)))
+
+
+@router.put("/settings", summary="Pause or resume remembering", responses=NOT_FOUND)
+async def put_settings(owner: Owner, api: Api, body: SettingsRequest) -> SettingsJson:
+    """In every project, until it is resumed; forgetting everything does not end it.
+
+    While it is paused, no request is given memories, and no exchange of which any part was in the pause is stored, then or
+    later. What was said before is still learned. Memories can be listed, searched, added and changed here as usual.
+    """
+    return SettingsJson.of(await api.service.set_paused(_user(owner), paused=body.paused))
 
 
 @router.post(
@@ -294,6 +312,13 @@ def _wanted(form: Form | None, goal: str, outcome: str) -> Callable[[Memory], bo
         return form in {None, memory.form} and all(text.casefold() in part.casefold() for text, part in parts)
 
     return is_wanted
+
+
+def _user(owner: Scope) -> Scope:
+    """The owner, which must be a user: what organisations and agents know is not learned from their own requests."""
+    if owner.kind is not OwnerKind.USER:
+        raise NotFoundError("only users have settings", kind="settings")
+    return owner
 
 
 def _types(types: list[MemoryType] | None) -> frozenset[MemoryType] | None:

@@ -338,6 +338,24 @@ class History(ApiAnswer):
     data: Sequence[MemoryJson]
 
 
+class SettingsRequest(ApiRequest):
+    """What the user switches."""
+
+    paused: Annotated[bool, Field(strict=True, description="Whether remembering is paused.")]
+
+
+class SettingsJson(ApiAnswer):
+    """How the user's memory is switched. While it is paused, no request is given memories and nothing that is said is stored."""
+
+    object: Literal["memory.settings"] = "memory.settings"
+    paused: bool
+    paused_at: datetime | None = Field(description="Since when; null while it is not paused.")
+
+    @classmethod
+    def of(cls, paused_since: datetime | None) -> Self:
+        return cls(paused=paused_since is not None, paused_at=paused_since)
+
+
 class SessionEnd(ApiAnswer):
     """The session's end is announced; it is summed up in the background."""
 

@@ -53,6 +53,10 @@ class Caller:
     api: Access
     organisation: Scope | None = None
 
+    async def has_paused(self) -> bool:
+        """Whether the user has paused remembering: models do without it then, as requests do."""
+        return await self.api.service.paused_since(self.owner) is not None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:

@@ -45,9 +45,11 @@ from semrouter_memory.model.requests import (
     RecallOptions,
     RecallRequest,
     RecallResult,
+    RenderStyle,
     ShortenedResults,
     Signals,
     StepRun,
+    StrategyName,
 )
 from semrouter_memory.model.scope import (
     ChatMessage,
@@ -126,6 +128,7 @@ __all__ = [
     "RecallResult",
     "ReconcileAction",
     "Reconciled",
+    "RenderStyle",
     "Role",
     "Scope",
     "SessionHints",
@@ -134,6 +137,7 @@ __all__ = [
     "Signals",
     "StepRun",
     "StoredChain",
+    "StrategyName",
     "Tombstone",
     "ToolUse",
     "Turn",

@@ -41,6 +41,8 @@ class Turn:
         items: the turn's whole items as the Responses API spells them, input before output, tool calls included; None
             where they are not stored (context compression is off, another API, or they held a secret).
         agent: id of the agent that the request came from; "" for none.
+        pauses_session: the user asks not to remember this conversation: nothing of its session is stored from this turn on,
+            and what was said in it before is deleted from the log.
     """
 
     scope: Scope
@@ -58,6 +60,7 @@ class Turn:
     ends_session: bool = False
     items: tuple[Json, ...] | None = None
     agent: str = ""
+    pauses_session: bool = False
 
 
 class TurnState(StrEnum):
@@ -113,7 +116,7 @@ class AppendOutcome(StrEnum):
     INCOMPLETE = "incomplete"
     """Stored until the exchange that completes it; not counted as accepted."""
     FORGOTTEN = "forgotten"
-    """Said before a deletion of its scope: not written."""
+    """Said before a deletion of its scope, while remembering was paused, or in a session that is not remembered: not written."""
 
 
 @dataclass(frozen=True, slots=True)

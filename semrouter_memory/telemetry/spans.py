@@ -213,7 +213,7 @@ def _found(result: RecallResult) -> Attributes:
         f"{OWN}tokens": result.tokens,
         RECORDS: len(used),
     }
-    if result.reason.is_searched or result.reason.is_failure:
+    if result.reason.is_outcome or result.reason.is_failure:
         attributes[OPERATION] = "search_memory"
     if (compression := result.compression) is not None:
         attributes[f"{OWN}compression.reason"] = compression.reason.value

@@ -1,6 +1,6 @@
 """The append of one turn: its session, whether it is a repetition, and what it continues. Pure.
 
-deleted? -> session, chain -> the same again? -> merge an incomplete turn -> write.
+deleted? -> session, chain -> paused? -> the same again? -> merge an incomplete turn -> write.
 
 Strategy. A session is found by what the client calls it, else by the chain of stored responses, else by the transcript
 that the turn continues; always within the owner, and one session belongs to one scope: a conversation that moves to
@@ -12,10 +12,10 @@ loop takes its texts and tools over, so a loop is stored as one row, and a retri
 last step, with the answer, is the turn that is accepted; it is never a repetition.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from semrouter_memory.databases.columns import micros
+from semrouter_memory.databases import micros
 from semrouter_memory.model import Appended, AppendOutcome, Turn, TurnState
 from semrouter_memory.turn_log.bounds import (
     BoundedTurn,
@@ -26,8 +26,10 @@ from semrouter_memory.turn_log.bounds import (
     storable_tools,
 )
 from semrouter_memory.turn_log.digests import Digests, new_session_id
+from semrouter_memory.turn_log.pausing import as_place, silent, without_words
 from semrouter_memory.turn_log.rows import Content, SessionRow, TurnRow
 from semrouter_memory.turn_log.storage import Changes, View
+from semrouter_memory.turn_log.tombstones import silenced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +61,9 @@ class Surroundings:
 
     Attributes:
         sequence: the next sequence number.
-        deleted: a deletion of its scope covers the turn.
+        refused: a deletion of its scope covers the turn, or remembering was paused during it.
+        is_silenced: its session is not remembered: only its place in the conversation is stored.
+        of_session: the turns of the session that it asks not to remember.
         previous: the turn that was answered by the response that this one continues.
         session_id: where it goes; "" for a new transcript session.
         session: the session of that id; None for a new one.
@@ -68,7 +72,9 @@ class Surroundings:
 
     digests: Digests
     sequence: int = 0
-    deleted: bool = False
+    refused: bool = False
+    is_silenced: bool = False
+    of_session: Sequence[TurnRow] = ()
     session_id: str = ""
     previous: TurnRow | None = None
     session: SessionRow | None = None
@@ -80,9 +86,12 @@ async def look_around(view: View, bound: BoundedTurn) -> Surroundings:
     """Read what `decide_append` needs."""
     turn, digests = bound.turn, view.rows.digests
     if view.tombstones.covers_scope(turn.scope, micros(turn.observed_at)):
-        return Surroundings(digests=digests, deleted=True)
+        return Surroundings(digests=digests, refused=True)
     previous = await view.answered_by(turn.scope, turn.hints.previous_response_id)
     session_id, session = await _place(view, turn, previous)
+    is_silenced = turn.pauses_session or view.tombstones.silences(session_id)
+    if not is_silenced and view.tombstones.paused_between(micros(turn.observed_at), bound.ended_at):
+        return Surroundings(digests=digests, refused=True)
     partial = await _partial(view, turn, previous, session)
     repeated = None
     if turn.complete and partial is None:
@@ -91,6 +100,8 @@ async def look_around(view: View, bound: BoundedTurn) -> Surroundings:
     return Surroundings(
         digests=digests,
         sequence=await view.rows.next_sequence(),
+        is_silenced=is_silenced,
+        of_session=await view.rows.after(session.id, 0) if session and turn.pauses_session else (),
         session_id=session_id,
         previous=previous,
         session=session,
@@ -183,18 +194,19 @@ def decide_append(
     """
     turn = bound.turn
     changes = Changes(latest=micros(turn.observed_at))
-    if around.deleted:
+    if around.refused:
         return changes, Appended(AppendOutcome.FORGOTTEN)
     if around.repeated is not None:
         return changes, _repeat(changes, turn, around, around.repeated)
     session = around.session or SessionRow(id=around.session_id or new_session_id(new_id()), scope=turn.scope)
+    if turn.pauses_session:
+        session = _silence(changes, turn, around, session)
     row, content = _new_row(bound, around, session)
     digests = around.digests
     learned = dict.fromkeys(digests.answer_keys(turn), around.sequence)
     if turn.complete:
         # Where the turn does not say what came before, its repetition comes right after itself.
         learned |= dict.fromkeys(_own_keys(bound, digests, around.session_id, around.sequence), around.sequence)
-        changes.counts.update(accepted=1, waiting=1)
     if around.partial is not None:
         row, content = _merged(row, content, around.partial, turn, max_turn_chars)
         learned = {**around.partial.row.keys, **learned}
@@ -203,10 +215,34 @@ def decide_append(
             changes.sessions_removed.append(around.partial.row.session_id)
     row = replace(row, keys=learned, kept_since=None if turn.complete else row.observed_at)
     changes.keys += [(key, around.sequence, when) for key, when in learned.items()]
+    if around.is_silenced:
+        return _placed(changes, turn, session, row)
+    if turn.complete:
+        changes.counts.update(accepted=1, waiting=1)
     changes.added.append((row, content))
     changes.sessions.append(session.with_turn(row))
     outcome = AppendOutcome.ACCEPTED if turn.complete else AppendOutcome.INCOMPLETE
     return changes, Appended(outcome, session.id, around.digests.turn_id(around.sequence))
+
+
+def _silence(changes: Changes, turn: Turn, around: Surroundings, session: SessionRow) -> SessionRow:
+    """Let the session not be remembered from this turn on, nor what was said in it before."""
+    at = micros(turn.observed_at)
+    merged = around.partial.row.sequence if around.partial else 0
+    erased = without_words(session, (row for row in around.of_session if row.sequence != merged), at)
+    changes.contents_erased, changes.updated, changes.counts = erased.contents_erased, erased.updated, erased.counts
+    changes.tombstone = silenced(around.digests.owner(turn.scope), at, [session.id])
+    return silent(session)
+
+
+def _placed(changes: Changes, turn: Turn, session: SessionRow, row: TurnRow) -> tuple[Changes, Appended]:
+    """Store the turn without a word, so that what continues it is found to belong to its session."""
+    row = as_place(row)
+    if turn.complete:
+        row = replace(row, state=TurnState.EMPTY, kept_since=row.observed_at)
+    changes.added.append((row, Content(user_texts=())))
+    changes.sessions.append(silent(session.with_turn(row)))
+    return changes, Appended(AppendOutcome.FORGOTTEN)
 
 
 def _repeat(changes: Changes, turn: Turn, around: Surroundings, repeated: Repeated) -> Appended:

@@ -11,7 +11,7 @@ from hashlib import blake2b
 
 import orjson
 
-from semrouter_memory.databases.columns import pack
+from semrouter_memory.databases import micros, pack
 from semrouter_memory.model import Json, SessionHints, ToolUse, Turn
 
 MAX_SESSION_ID_CHARS = 128
@@ -35,12 +35,14 @@ class BoundedTurn:
         items: JSON.
         remember: the user asks to remember something.
         text_chars: length of the user's texts before they were cut: texts that differ only beyond the cut differ in it.
+        ended_at: when its exchange had ended, in microseconds since 1970.
     """
 
     turn: Turn
     items: bytes | None
     remember: bool
     text_chars: int
+    ended_at: int = 0
 
     @property
     def fingerprint(self) -> tuple[str, ...]:
@@ -48,7 +50,7 @@ class BoundedTurn:
         return (*self.turn.user_texts, str(self.text_chars))
 
 
-def bounded(turn: Turn, *, remember: bool, max_turn_chars: int) -> BoundedTurn:
+def bounded(turn: Turn, *, remember: bool, max_turn_chars: int, ended_at: int = 0) -> BoundedTurn:
     hints = turn.hints
     cut = replace(
         turn,
@@ -69,7 +71,9 @@ def bounded(turn: Turn, *, remember: bool, max_turn_chars: int) -> BoundedTurn:
         agent=bounded_name(turn.agent),
         items=None,
     )
-    return BoundedTurn(cut, dump_items(turn.items, max_turn_chars), remember, sum(map(len, turn.user_texts)))
+    chars = sum(map(len, turn.user_texts))
+    ended_at = max(ended_at, micros(turn.observed_at))
+    return BoundedTurn(cut, dump_items(turn.items, max_turn_chars), remember, chars, ended_at)
 
 
 def bounded_name(name: str) -> str:

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
-from semrouter_memory.databases.columns import micros, moment
+from semrouter_memory.databases import micros, moment
 from semrouter_memory.databases.sqlite_database import Database
 from semrouter_memory.errors import MemoryServiceError
 from semrouter_memory.model import (
@@ -23,13 +23,14 @@ from semrouter_memory.model import (
     Scope,
     StoredChain,
     Tombstone,
+    Turn,
     TurnState,
     TurnTotals,
 )
 from semrouter_memory.ports import Clock, NewId
-from semrouter_memory.turn_log import claims, removal
+from semrouter_memory.turn_log import claims, pausing, removal
 from semrouter_memory.turn_log.appending import decide_append, look_around
-from semrouter_memory.turn_log.bounds import MAX_SESSION_ID_CHARS, BoundedTurn, bounded_name, storable
+from semrouter_memory.turn_log.bounds import MAX_SESSION_ID_CHARS, BoundedTurn, bounded, bounded_name, storable
 from semrouter_memory.turn_log.hybrid_clock import HybridClock
 from semrouter_memory.turn_log.rows import TurnRow
 from semrouter_memory.turn_log.sqlite.schema import TURN_LOG_FILE
@@ -114,6 +115,11 @@ class StoredTurnLog(Storage):
         return time
 
     # -- appending -----------------------------------------------------------------------------------------------------
+
+    def _bounded(self, turn: Turn, *, remember: bool) -> BoundedTurn:
+        """The turn of an exchange that has just ended."""
+        ended_at = micros(self._times.now())
+        return bounded(turn, remember=remember, max_turn_chars=self._max_turn_chars, ended_at=ended_at)
 
     async def _appended(self, rows: Rows, bound: BoundedTurn) -> tuple[Changes, Appended]:
         """Decides what becomes of a turn."""
@@ -248,6 +254,17 @@ class StoredTurnLog(Storage):
         stored = await self.change("tombstone", deletion.scope, lambda rows: removal.tombstone(rows, deletion))
         self._times.pass_deletion(micros(stored.at))
         return stored
+
+    async def set_paused(self, scope: Scope, *, paused: bool) -> None:
+        at = self._times.now()
+        change = await self.change("pause", scope, lambda rows: pausing.set_paused(rows, scope, at, is_paused=paused))
+        if change:
+            self._times.pass_deletion(max(change.put.values()))
+
+    async def pause_session(self, scope: Scope, session: str) -> None:
+        name, at = bounded_name(session), self._times.now()
+        await self.change("pause", scope, lambda rows: pausing.pause_session(rows, scope, name, at))
+        await self.erase()
 
     async def erase_answers(self, scope: Scope, *, since: datetime) -> None:
         await removal.erase_answers(self, scope, micros(since))

@@ -60,6 +60,7 @@ def known(ports: Ports, name: str) -> str:
         with httpx.Client(base_url=ports.user_url, headers=HEADERS["user"], verify=False) as http:
             stored = http.post("/v1/memory", json={"content": f"User has key {uuid.uuid4()}"})
             return str(stored.raise_for_status().json()["id"])
+    httpx.put(f"{ports.user_url}/v1/memory/settings", json={"paused": False}, headers=HEADERS["user"], verify=False)
     turn_id = ports.append("alice", "I live in Oslo")
     return turn_id if name == "turn_id" else "s1"
 

@@ -71,6 +71,8 @@ USER_ROUTES: dict[str, Row] = {
     "GET /v1/memory/export": Row(200),
     "GET /v1/memory/entities": Row(200),
     "GET /v1/memory/receipts": Row(200),
+    "GET /v1/memory/settings": Row(200),
+    "PUT /v1/memory/settings": Row(200, body={"paused": False}),
     "POST /v1/memory/import": Row(200, body={"content": "User likes tea"}, lines=True),
     "POST /v1/memory/mcp": Row(
         200,
@@ -281,7 +283,7 @@ def test_only_administrators_act_for_an_organisation(http: httpx.Client, ports: 
     owned = _stored_for(http, ports, OF_ACME)
     for route, row in USER_ROUTES.items():
         if caller == "administrator" and route not in {"DELETE /v1/memory", "DELETE /v1/memory/{memory_id}"}:
-            done = ABSENT if "session" in route else row.done
+            done = ABSENT if "session" in route or "settings" in route else row.done
         elif caller == "administrator":
             continue
         else:

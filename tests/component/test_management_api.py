@@ -26,7 +26,7 @@ from semrouter_memory.manage.http import Readiness, create_operator_api, create_
 from semrouter_memory.manage.server import serve_http
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.model import EmbeddedMemory, Memory, MemoryType, Reach, Scope, SessionHints, Turn, Usage
-from semrouter_memory.retain.long_memories import SplittingWriter
+from semrouter_memory.retain.passages import SplittingWriter
 from semrouter_memory.retain.redact import redact
 from semrouter_memory.stack.loopback import local_client
 from semrouter_memory.state.in_process import InProcessOwnerLocks
@@ -815,6 +815,8 @@ async def test_the_description_is_true_to_the_routes(house: House) -> None:
         ("get", "/v1/memory/export"),
         ("get", "/v1/memory/entities"),
         ("get", "/v1/memory/receipts"),
+        ("get", "/v1/memory/settings"),
+        ("put", "/v1/memory/settings"),
         ("post", "/v1/memory/import"),
         ("post", "/v1/memory/sessions/{session_id}/end"),
         ("get", "/v1/memory/{memory_id}"),
@@ -866,6 +868,32 @@ async def test_no_content_reaches_the_log(log_text: StringIO, house: House, monk
     assert canary not in failed.text
     assert "Management request failed" in log_text.getvalue()
     assert canary not in log_text.getvalue()
+
+
+async def test_remembering_is_paused_and_resumed(house: House) -> None:
+    settings = "/v1/memory/settings"
+    async with house.user("alice") as alice, house.user("bob") as bob, house.operator() as operator:
+        assert (await alice.get(settings)).json() == {"object": "memory.settings", "paused": False, "paused_at": None}
+        paused = (await alice.put(settings, json={"paused": True})).json()
+        assert paused["paused"] is True
+        assert abs(datetime.fromisoformat(paused["paused_at"]) - datetime.now(UTC)) < timedelta(minutes=1)
+        assert (await alice.put(settings, json={"paused": True})).json() == paused
+        assert (await alice.get(settings)).json() == paused
+        assert (await bob.get(settings)).json()["paused"] is False
+        assert (await operator.get(settings, params={"owner": "user:alice"})).json() == paused
+        assert (await operator.get(settings, params={"owner": "org:acme"})).status_code == 404
+
+        # What the user does by hand goes on, and deleting everything does not end the pause.
+        assert (await alice.post("/v1/memory", json={"content": "User likes green tea"})).status_code == 201
+        assert [each["content"] for each in (await alice.get("/v1/memory")).json()["data"]] == ["User likes green tea"]
+        assert (await alice.delete("/v1/memory", params={"user_id": "alice"})).json()["deleted"] == 1
+        assert (await alice.get(settings)).json() == paused
+
+        for wrong in ({}, {"paused": None}, {"paused": "true"}, {"paused": 1}, {"paused": True, "more": 1}):
+            assert (await alice.put(settings, json=wrong)).status_code == 400
+        resumed = await operator.put(settings, params={"user_id": "alice"}, json={"paused": False})
+        assert resumed.json() == (await alice.get(settings)).json()
+        assert resumed.json()["paused_at"] is None
 
 
 # -- what was said before ----------------------------------------------------------------------------------------------

@@ -102,6 +102,18 @@ async def test_a_client_remembers_recalls_lists_and_forgets(ports: Ports, mode: 
         assert (await done(client, "recall", query="What's my budget?"))["memories"] == []
 
 
+async def test_while_remembering_is_paused_models_do_without_it(ports: Ports) -> None:
+    settings_path = ports.user_url + "/v1/memory/settings"
+    async with connected(ports.user_url + PATH) as client, httpx.AsyncClient(headers=ALICE, verify=False) as http:
+        stored = (await done(client, "remember", content=BUDGET))["stored"]
+        (await http.put(settings_path, json={"paused": True})).raise_for_status()
+        for tool, arguments in (("recall", {"query": "What's my budget?"}), ("remember", {"content": BUDGET})):
+            assert (await refused(client, tool, **arguments)).startswith("The user has paused remembering.")
+        assert await done(client, "forget", id=stored["id"]) == {"forgotten": stored["id"]}
+        (await http.put(settings_path, json={"paused": False})).raise_for_status()
+        assert (await done(client, "recall", query="What's my budget?"))["memories"] == []
+
+
 async def test_an_episode_is_recalled_apart_from_statements(ports: Ports) -> None:
     parts = {
         "goal": "Deploy the billing service",

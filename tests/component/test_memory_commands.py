@@ -93,6 +93,14 @@ async def test_what_recall_would_do_is_explained(run: Run) -> None:
     assert (await run("receipts")).exit_code == 0
 
 
+async def test_remembering_is_paused_and_resumed(run: Run) -> None:
+    assert (await run("pause")).output.startswith("paused since 20")
+    assert json.loads((await run("settings")).stdout)["paused"] is True
+    assert json.loads((await run("settings", user="bob")).stdout)["paused"] is False
+    assert (await run("resume")).output == "resumed\n"
+    assert json.loads((await run("settings")).stdout)["paused_at"] is None
+
+
 async def test_a_memory_from_its_beginning_to_its_end(run: Run) -> None:
     options = ("--type", "procedural", "--project", "work", "--importance", "0.9", "--metadata", '{"a": 1}')
     memory_id = await added(run, "User deploys with make ship", *options)

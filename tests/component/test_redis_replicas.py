@@ -71,6 +71,27 @@ class TestOneOfThemExtracts:
             await until(offered)
 
 
+class TestPauses:
+    async def test_every_replica_heeds_them(self, shared: Installation) -> None:
+        """What was spooled elsewhere in a pause is not stored when it arrives after it."""
+        async with shared.replica(started=False) as one, shared.replica("two", started=False) as two:
+            await append(two.log, a_turn("before", session="s"))
+            await one.log.set_paused(ALICE, paused=True)
+            assert (await two.log.tombstones(ALICE)).paused_since is not None
+            shared.clock.step(1)
+            two.log.append(a_turn("meanwhile", session="s", at=shared.clock.now()), remember=False)
+            shared.clock.step(1)
+            await one.log.set_paused(ALICE, paused=False)
+            assert (await two.log.tombstones(ALICE)).paused_since is None
+            shared.clock.step(1)
+            two.log.append(a_turn("after", session="s", at=shared.clock.now()), remember=False)
+            assert [each.outcome for each in await two.log.forward()] == ["forgotten", "accepted"]
+            await one.log.pause_session(ALICE, "s")
+            assert (await append(two.log, a_turn("more", session="s"))).outcome is AppendOutcome.FORGOTTEN
+            assert await one.log.pending() == []
+            assert await two.log.totals() == TurnTotals(accepted=4, deleted=4)
+
+
 class TestLooking:
     async def test_again_reads_only_what_changed(self, own_redis_server: RedisServer, tmp_path: Path) -> None:
         shared = Installation(own_redis_server.url, tmp_path)

@@ -136,6 +136,28 @@ async def test_a_log_that_cannot_be_written_drops_the_turn_and_says_so(make_benc
     assert bench.woken == []
 
 
+async def test_what_is_said_in_a_pause_is_not_remembered(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    bench.say("I live in Berlin")
+    await bench.log.set_paused(ALICE, paused=True)
+    bench.say("I am allergic to peanuts")
+    await bench.work()
+    await bench.log.set_paused(ALICE, paused=False)
+    bench.say("My dog is called Rex")
+    await bench.work()
+    assert sorted(await bench.contents()) == ["I live in Berlin", "My dog is called Rex"]
+
+
+async def test_a_conversation_that_is_not_to_be_remembered_leaves_no_memory(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    bench.say("I live in Berlin", session="private")
+    await bench.log.pause_session(ALICE, "private")
+    bench.say("I am allergic to peanuts", session="private")
+    bench.say("My dog is called Rex", session="other")
+    await bench.work()
+    assert await bench.contents() == ["My dog is called Rex"]
+
+
 async def test_a_duplicate_wakes_nobody(make_bench: MakeBench) -> None:
     bench = make_bench()
     bench.say("I live in Bonn")

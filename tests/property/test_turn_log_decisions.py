@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semrouter_memory.databases.columns import micros
+from semrouter_memory.databases import micros
 from semrouter_memory.model import AppendOutcome, Scope, SessionHints, Turn, TurnState
 from semrouter_memory.turn_log.appending import Partial, Surroundings, decide_append
 from semrouter_memory.turn_log.bounds import bounded
@@ -97,7 +97,7 @@ def test_an_append_adds_one_turn_and_loses_nothing_of_what_it_merges(
 @given(turn=turns)
 def test_a_turn_that_a_deletion_covers_leaves_no_trace(turn: Turn) -> None:
     bound = bounded(turn, remember=False, max_turn_chars=MAX_CHARS)
-    around = Surroundings(digests=DIGESTS, deleted=True)
+    around = Surroundings(digests=DIGESTS, refused=True)
     changes, appended = decide_append(bound, around, new_id=lambda: "new", max_turn_chars=MAX_CHARS)
     assert appended.outcome is AppendOutcome.FORGOTTEN
     assert changes == replace(changes, added=[], updated=[], sessions=[], keys=[])

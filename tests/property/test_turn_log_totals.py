@@ -57,6 +57,8 @@ class TurnLogMachine(RuleBasedStateMachine):
         self.ends: set[str] = set()
         """Of these, the ones that a session's end was announced with."""
         self.tokens: dict[str, str] = {}
+        self.silenced: set[str] = set()
+        """Sessions that are not remembered."""
 
     def now(self) -> datetime:
         return self.now_
@@ -119,7 +121,9 @@ class TurnLogMachine(RuleBasedStateMachine):
             ends_session=ends,
         )
         appended = self.log.append(turn, remember=remember)
-        if appended.outcome is AppendOutcome.ACCEPTED:
+        if appended.session_id in self.silenced:
+            assert appended.outcome is AppendOutcome.DUPLICATE
+        elif appended.outcome is AppendOutcome.ACCEPTED:
             assert appended.turn_id not in self.where
             self.where[appended.turn_id] = "waiting"
             self.scopes[appended.turn_id] = scope
@@ -195,6 +199,19 @@ class TurnLogMachine(RuleBasedStateMachine):
     def give_back(self, claim: Claim) -> None:
         if self.tokens.get(claim.session_id) == claim.token:
             del self.tokens[claim.session_id]
+
+    @rule(data=st.data())
+    def pause_session(self, data: st.DataObject) -> None:
+        if not self.sessions:
+            return
+        session = data.draw(st.sampled_from(sorted(set(self.sessions.values()))))
+        turns = [turn_id for turn_id, own in self.sessions.items() if own == session]
+        self.run(self.log.pause_session(self.scopes[turns[0]], session))
+        # Where all its turns are gone, there is nothing left to be known by the log's own id.
+        self.silenced.add(session)
+        self.tokens.pop(session, None)
+        for turn_id in turns:
+            self.delete(turn_id)
 
     @rule(scope=st.sampled_from(SCOPES), reach=st.sampled_from([Reach.ALL, Reach.EXACT]))
     def bury_scope(self, scope: Scope, reach: Reach) -> None:

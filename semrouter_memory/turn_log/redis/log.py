@@ -12,16 +12,15 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar, Unpack
 
-from semrouter_memory.databases.columns import micros
+from semrouter_memory.databases import micros
 from semrouter_memory.databases.redis_connection import Command, RedisConnection, reported_as
 from semrouter_memory.errors import Service, TurnLogError, UnavailableError
 from semrouter_memory.model import Appended, AppendOutcome, PendingSession, Scope, Tombstone, Turn, TurnTotals
 from semrouter_memory.ports import Clock
-from semrouter_memory.turn_log.bounds import bounded
 from semrouter_memory.turn_log.digests import Digests
 from semrouter_memory.turn_log.log import LogSettings, StoredTurnLog
+from semrouter_memory.turn_log.redis import Keys
 from semrouter_memory.turn_log.redis.forwarder import Forwarder
-from semrouter_memory.turn_log.redis.keys import Keys
 from semrouter_memory.turn_log.redis.rows import RedisRows
 from semrouter_memory.turn_log.redis.transaction import Transactions
 from semrouter_memory.turn_log.sqlite.spool import Spool, SpooledTurn, load
@@ -149,7 +148,7 @@ class RedisTurnLog(StoredTurnLog):
 
     def append(self, turn: Turn, *, remember: bool) -> Appended:
         self._times.observe(micros(turn.observed_at))
-        self._spool.append(bounded(turn, remember=remember, max_turn_chars=self._max_turn_chars))
+        self._spool.append(self._bounded(turn, remember=remember))
         self._forwarder.wake()
         return Appended(AppendOutcome.ACCEPTED if turn.complete else AppendOutcome.INCOMPLETE)
 
@@ -204,6 +203,12 @@ class RedisTurnLog(StoredTurnLog):
         async with self._using("end_session"):
             await self.forward()
         return await super().end_session(scope, session)
+
+    async def pause_session(self, scope: Scope, session: str) -> None:
+        # What is spooled may belong to it.
+        async with self._using("pause"):
+            await self.forward()
+        await super().pause_session(scope, session)
 
     async def _commit(self, deletion: Tombstone) -> Tombstone:
         stored = await super()._commit(deletion)

@@ -114,6 +114,7 @@ class Store:
 @dataclass
 class Buried:
     tombstones: list[Tombstone]
+    paused_since: datetime | None = None
 
     def __bool__(self) -> bool:
         return bool(self.tombstones)
