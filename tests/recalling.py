@@ -139,13 +139,11 @@ class Recalling:
     ) -> RecallResult:
         """Args: more: of `RecallOptions`."""
         config = self.config
-        options = RecallOptions(
-            limit=config.default_retrieval_limit,
-            threshold=config.default_similarity_threshold,
-            types=types,
-            session=session,
-            **more,
-        )
+        defaults = {
+            "limit": config.default_retrieval_limit,
+            "threshold": config.default_similarity_threshold,
+        }
+        options = RecallOptions(types=types, session=session, **{**defaults, **more})
         request = RecallRequest(
             scope=scope,
             query=query,
