@@ -32,10 +32,9 @@ from semrouter_memory.ports import UsageNotes
 from semrouter_memory.recall.vector_search import VectorSearch
 from semrouter_memory.replay.recordings import Recordings
 from semrouter_memory.retain.pipeline import Retainer
-from semrouter_memory.telemetry import logs
+from semrouter_memory.telemetry import logs, start_tracing
 from semrouter_memory.telemetry.metrics import Metrics
 from semrouter_memory.telemetry.observer import TelemetryObserver
-from semrouter_memory.telemetry.tracing import start_tracing
 from semrouter_memory.transport.processor import Processor
 from semrouter_memory.transport.request_phase import RequestPhase
 from semrouter_memory.transport.server import ExtProcServer

@@ -18,9 +18,9 @@ from semrouter_memory.config import TracingConfig
 from semrouter_memory.errors import ConfigurationError
 from semrouter_memory.model import Reason
 from semrouter_memory.stack.loopback import free_port
+from semrouter_memory.telemetry import start_tracing
 from semrouter_memory.telemetry.otlp import LoggedOnceExporter, Tracer
 from semrouter_memory.telemetry.spans import Spans
-from semrouter_memory.telemetry.tracing import start_tracing
 from tests.otlp_collector import Collector, collecting, collecting_over_http
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
