@@ -17,6 +17,7 @@ from semrouter_memory.events import Event
 from semrouter_memory.language.bm25 import TermIndex
 from semrouter_memory.model import (
     ALWAYS,
+    ANY_MEMORY,
     Appended,
     Candidate,
     ChatMessage,
@@ -26,6 +27,7 @@ from semrouter_memory.model import (
     Hit,
     LoggedTurn,
     Memory,
+    MemoryFilter,
     MemoryType,
     Message,
     Page,
@@ -36,6 +38,7 @@ from semrouter_memory.model import (
     RecallRequest,
     RecallResult,
     Scope,
+    Steered,
     StoredChain,
     Tombstone,
     Turn,
@@ -95,6 +98,7 @@ class MemoryReader(Protocol):
         limit: int,
         now: datetime,
         types: frozenset[MemoryType] | None = None,
+        memory_filter: MemoryFilter = ANY_MEMORY,
         reach: Reach = Reach.RECALL,
         observed: Period = ALWAYS,
         fresh: bool = False,
@@ -125,6 +129,7 @@ class MemoryReader(Protocol):
         limit: int,
         cursor: str = "",
         types: frozenset[MemoryType] | None = None,
+        memory_filter: MemoryFilter = ANY_MEMORY,
         reach: Reach = Reach.ALL,
         observed: Period = ALWAYS,
         now: datetime | None,
@@ -213,8 +218,15 @@ class MemoryIndex(Protocol):
         """The terms of every memory, by position."""
         ...
 
-    def positions(self, scope: Scope, *, now: datetime, types: frozenset[MemoryType] | None) -> NDArray[np.intp]:
-        """Positions of the memories that may be recalled: of the scope's project or of none, of these types, not expired."""
+    def positions(
+        self,
+        scope: Scope,
+        *,
+        now: datetime,
+        types: frozenset[MemoryType] | None,
+        memory_filter: MemoryFilter = ANY_MEMORY,
+    ) -> NDArray[np.intp]:
+        """Positions of the memories that may be recalled: of the scope's project or of none, wanted, not expired."""
         ...
 
     def similarities(self, vector: Vector) -> NDArray[np.float32]:
@@ -577,6 +589,14 @@ class ContextCompressor(Protocol):
                 not needed.
             until: the loop's time at which a stored chain that is known is done without its state.
         """
+        ...
+
+
+class Steers(Protocol):
+    """Obeys the orders that a user's message gives to the memory."""
+
+    async def obey(self, request: RecallRequest) -> Steered | None:
+        """What became of the order in the newest message; None for none. Never raises."""
         ...
 
 

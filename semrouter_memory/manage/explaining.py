@@ -20,7 +20,17 @@ from semrouter_memory.exchange.policy import RouteSettings
 from semrouter_memory.exchange.replies import NeedRecall
 from semrouter_memory.exchange.turns import ExchangeSettings
 from semrouter_memory.manage.schemas import ApiAnswer, MemoryJson, SearchRequest, UsageById
-from semrouter_memory.model import Hit, Memory, OwnerKind, Reason, RecallOptions, RecallRequest, RecallResult, Scope
+from semrouter_memory.model import (
+    Hit,
+    Memory,
+    OwnerKind,
+    Reason,
+    RecallOptions,
+    RecallRequest,
+    RecallResult,
+    Scope,
+    Steering,
+)
 from semrouter_memory.ports import Clock
 from semrouter_memory.recall.categories import Need
 from semrouter_memory.recall.explanation import Considered, Explanation, Verdict
@@ -113,7 +123,12 @@ class Explainer:
 
 def _body(scope: Scope, asked: ExplainableSearch) -> bytes:
     """The question as a client's request; only the settings that were sent are in it."""
-    names = {"limit": "retrieval_limit", "threshold": "similarity_threshold", "types": "memory_types"}
+    names = {
+        "limit": "retrieval_limit",
+        "threshold": "similarity_threshold",
+        "types": "memory_types",
+        "filter": "filter",
+    }
     settings = {names[name]: getattr(asked, name) for name in names.keys() & asked.model_fields_set}
     return orjson.dumps(
         {
@@ -210,6 +225,10 @@ class Receipt(ApiAnswer):
     project_id: str
     reason: Reason = Field(description="Same as `x-memory-reason` of the request.")
     memories: list[RecalledJson] = Field(description="What was injected, best first.")
+    steering: Steering | None = Field(
+        default=None, description="What became of an order to the memory that the message gave; null for none."
+    )
+    forgotten: list[str] = Field(default=[], description="Ids of the memories that the order deleted.")
 
 
 class ReceiptList(ApiAnswer):
