@@ -74,13 +74,14 @@ def _list(
     project: Project = None,
     since: Since = None,
     until: Until = None,
+    pinned: Annotated[bool, typer.Option("--pinned", help="Only pinned memories.")] = False,
     goal: Annotated[str | None, typer.Option(help="Only episodes with this text in their goal.")] = None,
     outcome: Annotated[str | None, typer.Option(help="Only episodes with this text in their outcome.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """List active memories, newest first."""
     kinds = [kind.value for kind in types or ()]
-    filters = {"goal": goal, "outcome": outcome, "since": since, "until": until}
+    filters = {"goal": goal, "outcome": outcome, "since": since, "until": until, "pinned": pinned or None}
     page = client.page(limit=limit, cursor=cursor, types=kinds, project_id=project, **filters)
     print_page(page, _print_memories, following="cursor", as_json=as_json)
 
@@ -258,6 +259,20 @@ def _update(
     changes: dict[str, Json] = {name: value for name, value in fields.items() if value is not None}
     changes |= _parts(goal, steps, outcome, lessons)
     print_json(client.update(memory_id, changes | ({"expires_at": None} if never_expires else {})))
+
+
+@_command("pin")
+def _pin(client: MemoryClient, memory_id: MemoryId) -> None:
+    """Have one memory in every request, whatever it asks; it expires no more."""
+    client.update(memory_id, {"pinned": True})
+    out.print(f"pinned {shown(memory_id)}")
+
+
+@_command("unpin")
+def _unpin(client: MemoryClient, memory_id: MemoryId) -> None:
+    """Have one memory in a request only when it is relevant, again."""
+    client.update(memory_id, {"pinned": False})
+    out.print(f"unpinned {shown(memory_id)}")
 
 
 @_command("forget")

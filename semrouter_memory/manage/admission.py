@@ -14,6 +14,7 @@ from semrouter_memory.model import (
     IMPORTED_AT,
     OUTDATED_BY,
     PASSAGE_COUNT,
+    PINNED,
     QUOTE,
     STATEMENTS,
     WITHIN,
@@ -41,6 +42,7 @@ _KINDS: Mapping[str, type] = {
     "confirmations": int,
     PASSAGE_COUNT: int,
     "flagged": bool,
+    PINNED: bool,
     IMPORTED_AT: str,
     ASSERTED_AT: str,
 }

@@ -36,7 +36,17 @@ _TAKEN_IDS = frozenset({"entities", "export", "import", "search", "sessions", "o
 """They would stand where a route stands."""
 
 _USAGE = {"access_count", "last_accessed_at"}
-_DERIVED = _USAGE | {"form", "context", "statements", "quote", "flagged", "contradicts", "within_session", "promote"}
+_DERIVED = _USAGE | {
+    "form",
+    "context",
+    "statements",
+    "quote",
+    "flagged",
+    "contradicts",
+    "within_session",
+    "promote",
+    "pinned",
+}
 """What the API shows in addition to the metadata, and one installation's usage: an import ignores both."""
 
 Name = Annotated[str, Field(max_length=512)]

@@ -68,6 +68,7 @@ async def list_memories(
         list[MemoryType] | None, Query(alias="type", description="Only these types; may be repeated.")
     ] = None,
     form: Annotated[Form | None, Query(description="Only quotes, or only statements.")] = None,
+    pinned: Annotated[bool | None, Query(description="Only pinned memories, or only others.")] = None,
     goal: Annotated[str, Query(description="Only episodes with this text in their goal, whatever its case.")] = "",
     outcome: Annotated[str, Query(description="The same of their outcome.")] = "",
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 50,
@@ -85,7 +86,7 @@ async def list_memories(
         limit=limit,
         cursor=cursor,
         types=_types(types),
-        wanted=_wanted(form, goal, outcome),
+        wanted=_wanted(form, goal, outcome, pinned=pinned),
         reach=reach_of(project_id),
         observed=observed,
         history=include == "history",
@@ -304,12 +305,13 @@ async def _shown(api: Api, scope: Scope, memories: Sequence[Memory]) -> list[Mem
     return [MemoryJson.of(memory, usage) for memory in memories]
 
 
-def _wanted(form: Form | None, goal: str, outcome: str) -> Callable[[Memory], bool]:
+def _wanted(form: Form | None, goal: str, outcome: str, *, pinned: bool | None) -> Callable[[Memory], bool]:
     """Which memories a listing shows."""
 
     def is_wanted(memory: Memory) -> bool:
         parts = ((goal, memory.episode.goal), (outcome, memory.episode.outcome))
-        return form in {None, memory.form} and all(text.casefold() in part.casefold() for text, part in parts)
+        is_meant = form in {None, memory.form} and pinned in {None, memory.pinned}
+        return is_meant and all(text.casefold() in part.casefold() for text, part in parts)
 
     return is_wanted
 

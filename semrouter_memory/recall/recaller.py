@@ -189,6 +189,7 @@ class Recaller:
                 cost=self._cost,
                 budget=self._budget,
                 pinned=result.pinned,
+                pinned_by_user=result.pinned_by_user,
                 others=others,
                 judge=unrecorded if explanation is None else explanation.judge,
             )

@@ -26,7 +26,7 @@ import orjson
 from semrouter_memory.databases.columns import micros, moment
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.language.terms import search_terms
-from semrouter_memory.model import ALWAYS, EmbeddedMemory, Memory, MemoryType, Period, Reach, Scope, Vector
+from semrouter_memory.model import ALWAYS, PINNED, EmbeddedMemory, Memory, MemoryType, Period, Reach, Scope, Vector
 
 Row: TypeAlias = dict[str, Any]
 """A row as Milvus takes and gives it: column name -> value."""
@@ -151,6 +151,7 @@ class Selection:
         ids: only memories with these ids; None: whatever their id.
         created_until: only rows created then or before, in microseconds.
         superseded_by: only memories that one of these superseded.
+        pinned: only pinned memories.
         passages: also the passages of long memories.
     """
 
@@ -164,6 +165,7 @@ class Selection:
     ids: Sequence[str] | None = None
     created_until: int | None = None
     superseded_by: Sequence[str] | None = None
+    pinned: bool = False
 
 
 def projects_within(scope: Scope, reach: Reach) -> frozenset[str] | None:
@@ -199,6 +201,8 @@ def filter_expression(selection: Selection, *, after_key: str = "") -> str:
         terms.append(f"({named} or {passages})" if selection.passages else named)
     if selection.superseded_by is not None:
         terms.append(_one_of("superseded_by", (stored_id(memory_id) for memory_id in selection.superseded_by)))
+    if selection.pinned:
+        terms.append(f'metadata["{PINNED}"] == true')
     if after_key:
         terms.append(_after(after_key))
     return " and ".join(terms)
@@ -389,6 +393,10 @@ def is_searched(memory: Memory) -> bool:
 
 def is_passage(row: Mapping[str, Any]) -> bool:
     return _PASSAGE in row["id"]
+
+
+def is_pinned(row: Mapping[str, Any]) -> bool:
+    return row["metadata"].get(PINNED) is True
 
 
 def memory_id_of(row: Mapping[str, Any]) -> str:

@@ -93,6 +93,17 @@ async def test_what_recall_would_do_is_explained(run: Run) -> None:
     assert (await run("receipts")).exit_code == 0
 
 
+async def test_a_memory_is_pinned_and_unpinned(run: Run) -> None:
+    memory_id = await added(run, "User deploys with make ship")
+    await added(run, "User likes green tea")
+    assert (await run("pin", memory_id)).output == f"pinned {memory_id}\n"
+    listed = json.loads((await run("list", "--pinned", "--json")).stdout)["data"]
+    assert [(each["id"], each["pinned"]) for each in listed] == [(memory_id, True)]
+    assert (await run("unpin", memory_id)).output == f"unpinned {memory_id}\n"
+    assert json.loads((await run("list", "--pinned", "--json")).stdout)["data"] == []
+    assert isinstance((await run("pin", "mem_none")).exception, NotFoundError)
+
+
 async def test_remembering_is_paused_and_resumed(run: Run) -> None:
     assert (await run("pause")).output.startswith("paused since 20")
     assert json.loads((await run("settings")).stdout)["paused"] is True

@@ -8,6 +8,7 @@ from semrouter_memory.model import (
     ASKED,
     CONTEXT,
     FORM,
+    PINNED,
     QUOTE,
     STATEMENTS,
     WITHIN,
@@ -98,7 +99,12 @@ class RowFactory:
         return replace(old, superseded_at=until, superseded_by=newer.id, updated_at=now, metadata=plain)
 
     def replacing(self, new: Memory, old: Sequence[Memory]) -> Memory:
-        """The newer memory, with the turns in which it was said otherwise: what retells these is out of date."""
+        """The newer memory, with the turns in which it was said otherwise: what retells these is out of date.
+
+        It is pinned in the place of a pinned one.
+        """
+        if any(each.pinned for each in old):
+            new = replace(new, expires_at=None, metadata={**new.metadata, PINNED: True})
         turns = [turn_id for each in old for turn_id in (*each.ids("replaces"), *each.ids("turn_ids"))]
         known = [*new.ids("replaces"), *turns]
         metadata = {**new.metadata, "replaces": list(dict.fromkeys(known))[-_MAX_REPLACED:]}
