@@ -27,7 +27,6 @@ from semrouter_memory.errors import MemoryServiceError
 from semrouter_memory.events import WorkFailed
 from semrouter_memory.model import (
     EmbeddedMemory,
-    Reason,
     RecallOptions,
     RecallRequest,
     Scope,
@@ -54,7 +53,6 @@ _WARM_UP = 10
 _TIMES_COLD = 5
 _TURNS_OF_SESSION = 10
 _PATIENCE_SECONDS = 60
-_ANSWERED = frozenset({Reason.INJECTED, Reason.BELOW_THRESHOLD, Reason.NO_MEMORIES})
 
 
 async def recall(bench: Bench) -> ProcessFigures:
@@ -190,7 +188,7 @@ class InProcess:
         result = await recaller.recall(request)
         took = (time.perf_counter() - started) * 1000
         self._asked += 1
-        self._failed += result.reason not in _ANSWERED
+        self._failed += not result.reason.is_outcome
         return took
 
     async def _embedding_ms(self, question: str) -> float:

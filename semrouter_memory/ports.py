@@ -537,24 +537,12 @@ class UsageCounts(Protocol):
     async def drop_usage(self, scope: Scope, memory_ids: Sequence[str]) -> None: ...
 
 
-MAX_RECEIPTS = 50
-"""Of one owner."""
+RECEIPTS = "receipts"
+"""The key of what the last recalls of an owner did, outside all projects: a line each, the newest first."""
 
 
-class Receipts(Protocol):
-    """What the last recalls of each owner did, a line each. Raises `UnavailableError`."""
-
-    async def add_receipts(self, scope: Scope, receipts: Sequence[bytes], *, ttl: timedelta) -> None:
-        """Add lines, the newest first; of all only the newest `MAX_RECEIPTS` stay, until so long after the last."""
-        ...
-
-    async def receipts(self, scope: Scope) -> Sequence[bytes]:
-        """All lines of the owner, the newest first."""
-        ...
-
-
-class StateStore(SessionStates, UsageCounts, Receipts, Protocol):
-    """All of these, and what their owner does with their files. Raises `UnavailableError`.
+class StateStore(SessionStates, UsageCounts, Protocol):
+    """Both, and what their owner does with their files. Raises `UnavailableError`.
 
     Nothing here is the only record of anything: lost values are computed again or done without.
     """

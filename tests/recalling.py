@@ -136,13 +136,16 @@ class Recalling:
         session: str = "",
         loop_key: str = "",
         continues_loop: bool = False,
+        **more: Any,
     ) -> RecallResult:
+        """Args: more: of `RecallOptions`."""
         config = self.config
         options = RecallOptions(
             limit=config.default_retrieval_limit,
             threshold=config.default_similarity_threshold,
             types=types,
             session=session,
+            **more,
         )
         request = RecallRequest(
             scope=scope,

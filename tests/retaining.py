@@ -38,6 +38,7 @@ from semrouter_memory.model import (
 from semrouter_memory.ports import ChatModel, SessionStateBuilder
 from semrouter_memory.retain.pipeline import Retainer
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
+from semrouter_memory.retain.steps import RetainParts
 from semrouter_memory.state.in_process import InProcessOwnerLocks
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
@@ -187,24 +188,26 @@ class Bench:
         self.locks = InProcessOwnerLocks()
         embedder = HashedEmbedder(max_passage_tokens=max_passage_tokens)
         self.retainer = Retainer(
-            turn_log=self.log,
-            reader=self.store,
-            writer=ReconcilingWriter(
+            RetainParts(
                 turn_log=self.log,
                 reader=self.store,
-                writer=self.store,
+                writer=ReconcilingWriter(
+                    turn_log=self.log,
+                    reader=self.store,
+                    writer=self.store,
+                    embedder=embedder,
+                    locks=self.locks,
+                    clock=self.clock,
+                ),
                 embedder=embedder,
-                locks=self.locks,
+                chat_model=model,
+                observer=self.observer,
                 clock=self.clock,
+                config=config,
+                batch_size=batch_size,
+                states=states,
             ),
-            embedder=embedder,
-            chat_model=model,
-            observer=self.observer,
-            clock=self.clock,
-            config=config,
-            extraction_batch_size=batch_size,
             wake=self.woken.append,
-            states=states,
             jitter=lambda: 0.0,
             monotonic=self.clock.monotonic,
         )

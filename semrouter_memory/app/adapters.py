@@ -30,12 +30,12 @@ from semrouter_memory.ports import (
 )
 from semrouter_memory.recall.categories import categories_of
 from semrouter_memory.recall.deadline import OWNER_VERSION
-from semrouter_memory.retain.long_memories import SplittingWriter
+from semrouter_memory.retain.passages import SplittingWriter
 from semrouter_memory.state.in_process import InProcessOwnerLocks, InProcessOwnerVersions
 from semrouter_memory.state.sqlite import SqliteStateStore
-from semrouter_memory.store.collection_admin import CollectionAdmin
 from semrouter_memory.store.index_cache import AnnouncingWriter, IndexCache
 from semrouter_memory.store.milvus import MilvusStore, SecondaryCollection
+from semrouter_memory.store.milvus_collection import CollectionAdmin
 from semrouter_memory.store.owner_versions import OwnerVersions
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 
@@ -195,7 +195,7 @@ async def _in_redis(
     # The client's library takes 0.1 s to load, and most installations have no Redis.
     from semrouter_memory.databases.redis_connection import RedisConnection  # noqa: PLC0415
     from semrouter_memory.state import redis as state  # noqa: PLC0415
-    from semrouter_memory.state import redis_locks, redis_owner_versions  # noqa: PLC0415
+    from semrouter_memory.state import redis_owners  # noqa: PLC0415
     from semrouter_memory.turn_log.redis.log import RedisTurnLog  # noqa: PLC0415
 
     config = memory.redis
@@ -219,8 +219,8 @@ async def _in_redis(
     return Sessions(
         turn_log,
         state.RedisStateStore(redis, prefix=config.prefix, clock=clock),
-        redis_locks.RedisOwnerLocks(redis, prefix=config.prefix, lock_seconds=config.lock_seconds),
-        redis_owner_versions.RedisOwnerVersions(
+        redis_owners.RedisOwnerLocks(redis, prefix=config.prefix, lock_seconds=config.lock_seconds),
+        redis_owners.RedisOwnerVersions(
             redis, prefix=config.prefix, patience_seconds=memory.recall.deadline_ms / 1000 * OWNER_VERSION
         ),
     )

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import get_args
 
 from semrouter_memory.app.adapters import Adapters
 from semrouter_memory.app.models import ExternalModels
@@ -16,13 +17,13 @@ from semrouter_memory.maintenance.receipts import ReceiptWriter
 from semrouter_memory.maintenance.schedule import MaintenanceScheduler
 from semrouter_memory.maintenance.sweep import Sweeper
 from semrouter_memory.maintenance.usage import UsageCounter
-from semrouter_memory.model import Scope, SessionKey
+from semrouter_memory.model import Scope, SessionKey, StrategyName
 from semrouter_memory.ports import ChatModel, MemoryReader, MemoryWriter, ReceiptNotes, UsageNotes
 from semrouter_memory.recall.conversation import StoredHistory
 from semrouter_memory.recall.documents import DocumentSearch
 from semrouter_memory.recall.keywords import KeywordExtractor, KeywordSearch
 from semrouter_memory.recall.query_vectors import QueryVectors
-from semrouter_memory.recall.recaller import Recaller
+from semrouter_memory.recall.recaller import Recaller, StrategyPair
 from semrouter_memory.recall.rewrite import QueryRewriter, RewritingSearch
 from semrouter_memory.recall.strategy import MemorySource, Strategy
 from semrouter_memory.recall.vector_search import HybridSearch, SemanticSearch, VectorSearch
@@ -30,6 +31,7 @@ from semrouter_memory.retain.pipeline import Retainer
 from semrouter_memory.retain.reconciling.llm_adjudicator import LlmAdjudicator
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
 from semrouter_memory.retain.redact import without_secrets
+from semrouter_memory.retain.steps import RetainParts
 from semrouter_memory.transport.request_phase import RequestPhase
 
 
@@ -147,24 +149,30 @@ def retainer(
 ) -> Retainer:
     extraction = models.of_role("memory_extraction")
     return Retainer(
-        turn_log=adapters.turn_log,
-        reader=adapters.store,
-        writer=reconciling_writer(config.ageing, adapters, models, written=written),
-        embedder=adapters.embedder,
-        chat_model=extraction,
-        observer=adapters.observer,
-        clock=adapters.clock,
-        config=config.retain,
-        extraction_batch_size=config.extraction_batch_size,
+        RetainParts(
+            turn_log=adapters.turn_log,
+            reader=adapters.store,
+            writer=reconciling_writer(config.ageing, adapters, models, written=written),
+            embedder=adapters.embedder,
+            chat_model=extraction,
+            observer=adapters.observer,
+            clock=adapters.clock,
+            config=config.retain,
+            batch_size=config.extraction_batch_size,
+            states=_states(config.compression, adapters, extraction) if config.compression.enabled else None,
+        ),
         wake=wake,
-        states=_states(config.compression, adapters, extraction) if config.compression.enabled else None,
     )
 
 
-def vector_search(config: RecallConfig, adapters: Adapters) -> VectorSearch:
-    """The search by meaning that recall's strategy takes, or that stands in for it: keywords measure nothing."""
+def vector_search(config: RecallConfig, adapters: Adapters, *, vectors: QueryVectors | None = None) -> VectorSearch:
+    """The search by meaning that recall's strategy takes, or that stands in for it: keywords measure nothing.
+
+    Args:
+        vectors: of the queries, where several searches share them.
+    """
     search = SemanticSearch if config.strategy == "semantic" else HybridSearch
-    return search(source=_source(adapters), embedder=adapters.embedder, config=config)
+    return search(source=_source(adapters), embedder=adapters.embedder, config=config, vectors=vectors)
 
 
 def receipt_writer(config: RecallConfig, adapters: Adapters) -> ReceiptWriter | None:
@@ -195,15 +203,17 @@ def request_phase(
     """
     rewriting, recall = models.of_role("memory_rewrite"), config.recall
     search = search or vector_search(recall, adapters)
+    configured = _strategies(recall, adapters, rewriting, search)
     recaller = Recaller(
-        strategy=_strategy(recall, adapters, rewriting, search),
+        strategy=configured.own,
         embedder=adapters.embedder,
         turn_log=adapters.turn_log,
         observer=adapters.observer,
         clock=adapters.clock,
         config=recall,
         usage=usage,
-        plain=_strategy(recall.model_copy(update={"keyword_extraction": "local"}), adapters, None, search),
+        plain=configured.others,
+        named={name: _named(name, recall, adapters, rewriting, search) for name in get_args(StrategyName)},
         documents=_document_search(config.knowledge, adapters, search.vectors),
     )
     return RequestPhase(
@@ -220,6 +230,24 @@ def _document_search(config: KnowledgeConfig, adapters: Adapters, vectors: Query
     if adapters.documents is None or not config.limit:
         return None
     return DocumentSearch(reader=adapters.documents, vectors=vectors, clock=adapters.clock, config=config)
+
+
+def _named(
+    name: StrategyName, config: RecallConfig, adapters: Adapters, rewriting: ChatModel | None, search: VectorSearch
+) -> StrategyPair:
+    """The strategy that a route names. What it needs beside the memories is made when it is first used."""
+    named = config.model_copy(update={"strategy": name})
+    if name != config.strategy:
+        search = vector_search(named, adapters, vectors=search.vectors)
+    return _strategies(named, adapters, rewriting, search)
+
+
+def _strategies(
+    config: RecallConfig, adapters: Adapters, rewriting: ChatModel | None, search: VectorSearch
+) -> StrategyPair:
+    """The configured strategy, and the same without a model."""
+    local = config.model_copy(update={"keyword_extraction": "local"})
+    return StrategyPair(_strategy(config, adapters, rewriting, search), others=_strategy(local, adapters, None, search))
 
 
 def _strategy(config: RecallConfig, adapters: Adapters, rewriting: ChatModel | None, search: VectorSearch) -> Strategy:

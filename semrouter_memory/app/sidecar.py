@@ -8,6 +8,7 @@ import asyncio
 import gc
 import signal
 import sys
+import time
 from contextlib import AsyncExitStack, nullcontext
 from typing import TYPE_CHECKING
 
@@ -46,6 +47,10 @@ _log = structlog.get_logger("semrouter_memory")
 SWITCH_SECONDS = 0.0005
 """How long a background thread may hold the interpreter while a request waits for it. With Python's 5 ms, a request whose
 embedding ends while a turn is read waits longer for the interpreter than for the embedding."""
+
+_TICK_PAUSE_RATIO = 19
+_LONGEST_TICK_PAUSE_SECONDS = 10.0
+"""Looking at all open sessions takes 10 ms for a thousand of them, and at most a twentieth of the time."""
 
 
 class App:
@@ -214,10 +219,13 @@ class App:
 
     async def _tick(self, retainer: Retainer, pool: "WorkerPool[SessionKey]", adapters: Adapters) -> None:
         """Look at the triggers again and again; also what continues after a restart."""
-        indexes = adapters.owner_indexes
+        indexes, at_least = adapters.owner_indexes, self._config.memory.retain.tick_seconds
         while True:
+            pause, started = at_least, time.perf_counter()
             try:
                 await retainer.tick()
+                took = time.perf_counter() - started
+                pause = max(at_least, min(took * _TICK_PAUSE_RATIO, _LONGEST_TICK_PAUSE_SECONDS))
             except Exception as error:  # noqa: BLE001 - one failed look must not be the last
                 self._failed(error)
             else:
@@ -226,7 +234,7 @@ class App:
             self._observer.observe(WorkQueued(depth=pool.depth + retainer.retrying, oldest_seconds=pool.oldest_seconds))
             if indexes is not None:
                 self._observer.observe(OwnerIndexesMeasured(nbytes=indexes.nbytes, owners=indexes.owners))
-            await asyncio.sleep(self._config.memory.retain.tick_seconds)
+            await asyncio.sleep(pause)
 
     def _failed(self, error: BaseException) -> None:
         """Background work failed. An unavailable turn log is logged once; its turns wait."""

@@ -90,7 +90,7 @@ def outline(entries: Sequence[Entry], *, joint: str) -> Outline:
         if _is_answer(run) and (index + 1 == len(runs) or runs[index + 1][0].kind is Kind.USER)
     ]
     turn_of = _turns_of_entries(entries, runs, ends)
-    whole = _cuttable(entries, turn_of, len(ends))
+    whole = cuttable(entries, turn_of, len(ends))
     lengths = [sum(1 for _ in _messages(runs[start:end], joint)) for start, end in zip([0, *ends], ends, strict=False)]
     return Outline(
         turns=tuple(_past_turns(entries, turn_of, whole, list(accumulate(lengths)))),
@@ -137,7 +137,7 @@ def _turns_of_entries(
     return belongs
 
 
-def _cuttable(entries: Sequence[Entry], turn_of: Sequence[int | None], count: int) -> list[bool]:
+def cuttable(entries: Sequence[Entry], turn_of: Sequence[int | None], count: int) -> list[bool]:
     """For each turn whether the conversation can be cut behind it: no call's result comes later."""
     reach = [0] * count
     called: dict[str, int] = {}

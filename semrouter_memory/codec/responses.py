@@ -150,23 +150,6 @@ ATTACHED = frozenset(
 
 _TEXT_OUTPUTS = frozenset({"function_call_output", "custom_tool_call_output", "local_shell_call_output"})
 """Results that are a text; others have a structure that a server checks."""
-_KNOWN = CLIENT_CALLS | OUTPUTS | ATTACHED
-_SPEAKERS = ("user", "assistant")
-
-
-def is_context(item: Any) -> bool:
-    """Whether an item belongs to no turn: a system or developer message, a compaction, and all that is not known."""
-    kind = string(mapping(item).get("type", "message"))
-    return mapping(item).get("role") not in _SPEAKERS if kind == "message" else kind not in _KNOWN
-
-
-def holds_more_than_text(item: Any) -> bool:
-    """Whether it is a message with an image, a file or sound in it, or a picture that was made."""
-    found = mapping(item)
-    kind = string(found.get("type", "message"))
-    return kind == "image_generation_call" or (kind == "message" and holds_more(found.get("content")))
-
-
 _KINDS = {"user": Kind.USER, "assistant": Kind.ASSISTANT}
 _REBUILT = (*OUR_FIELDS, "previous_response_id")
 """What leaves a request whose chain is rebuilt."""
@@ -263,7 +246,7 @@ def _conversation(body: Mapping[str, Json]) -> list[Entry]:
     if isinstance(given, str):
         entries = [Entry(Kind.USER, given)]
     elif isinstance(given, list):
-        entries = list(_entries(given))
+        entries = list(entries_of(given))
     elif given is None:  # a stored prompt or a conversation may stand in for it
         entries = []
     else:
@@ -271,7 +254,8 @@ def _conversation(body: Mapping[str, Json]) -> list[Entry]:
     return [instructions, *entries]
 
 
-def _entries(items: list[Any]) -> Iterator[Entry]:
+def entries_of(items: Sequence[Any]) -> Iterator[Entry]:
+    """The items as entries; those of no kind that is known are context."""
     for place, item in enumerate(items):
         if not isinstance(item, dict):
             continue
@@ -293,7 +277,7 @@ def _entries(items: list[Any]) -> Iterator[Entry]:
 def _message(item: dict[str, Any], place: int) -> Entry:
     kind = _KINDS.get(string(item.get("role")), Kind.CONTEXT)
     text = text_of(item.get("content"), joint="" if kind is Kind.ASSISTANT else "\n")
-    return Entry(kind, text, place=place, lasting=holds_more_than_text(item))
+    return Entry(kind, text, place=place, lasting=holds_more(item.get("content")))
 
 
 def _attached(item: dict[str, Any], kind: str, place: int) -> Entry:
@@ -304,7 +288,7 @@ def _attached(item: dict[str, Any], kind: str, place: int) -> Entry:
         Kind.ATTACHED,
         call_id=string(item.get("approval_request_id")),
         place=place,
-        lasting=holds_more_than_text(item),
+        lasting=kind == "image_generation_call",
     )
 
 

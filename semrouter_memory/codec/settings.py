@@ -5,13 +5,13 @@ request alone; reading a switch as "on" that was meant as "off" would store what
 is as good as absent. Only names from the tables here leave this module, never what a client wrote.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Flag, auto
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
-from semrouter_memory.model import Json, MemoryType, OwnerKind, Position
+from semrouter_memory.model import Json, MemoryType, OwnerKind, Position, RenderStyle, StrategyName
 
 _T = TypeVar("_T")
 
@@ -86,6 +86,15 @@ def _switch(text: str) -> bool:
     return SWITCH[text.lower()]
 
 
+def _one_of(names: Collection[str]) -> Callable[[Json], str]:
+    def checked(value: Json) -> str:
+        if value not in names:
+            raise ValueError
+        return str(value)
+
+    return checked
+
+
 def _types(value: Json) -> frozenset[MemoryType]:
     if not isinstance(value, list) or not value or not all(isinstance(name, str) for name in value):
         raise ValueError
@@ -132,6 +141,9 @@ ROUTE: Mapping[str, Setting] = {
     f"{ROUTE_PREFIX}threshold": _THRESHOLD,
     f"{ROUTE_PREFIX}tool-result-tokens": Setting("tool_result_tokens", Governs.READING, _limit, int),
     f"{ROUTE_PREFIX}position": Setting("position", Governs.READING, Position, str.lower),
+    f"{ROUTE_PREFIX}strategy": Setting("strategy", Governs.READING, _one_of(get_args(StrategyName)), str.lower),
+    f"{ROUTE_PREFIX}render": Setting("render", Governs.READING, _one_of(get_args(RenderStyle)), str.lower),
+    f"{ROUTE_PREFIX}pinned-tokens": Setting("pinned_tokens", Governs.READING, _limit, int),
     **{f"{ROUTE_PREFIX}{kind}": Setting("owners", Governs.BOTH, _of_type(str), kind=kind) for kind in _OTHER_KINDS},
     **{f"{ROUTE_PREFIX}{name}": setting for name, setting in _BOUNDS.items()},
 }

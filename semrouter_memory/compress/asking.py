@@ -9,10 +9,9 @@ from dataclasses import replace
 from datetime import datetime
 
 from semrouter_memory.codec.base import json_values, strip_block
-from semrouter_memory.codec.untrusted import one_line
 from semrouter_memory.compress.state import ConversationState, EntryKind, StateEntry, content_terms, state_text
 from semrouter_memory.language.names import capitalised
-from semrouter_memory.language.scripts import CJK
+from semrouter_memory.language.scripts import CJK, one_line
 from semrouter_memory.language.terms import terms
 from semrouter_memory.model import ChatMessage, Json, LoggedTurn
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
 import orjson
 
-from semrouter_memory.codec.responses import holds_more_than_text, is_context
+from semrouter_memory.codec.conversation import Entry, Kind, cuttable
+from semrouter_memory.codec.responses import entries_of
 from semrouter_memory.compress.record import trail_of
 from semrouter_memory.model import (
     Json,
@@ -56,7 +56,7 @@ class StoredConversation:
 
     def items_from(self, cut: int) -> tuple[Json, ...]:
         """The items without the first `cut` answered turns, but for what belongs to no turn (system messages)."""
-        lasting = [item for turn in self.answered[:cut] for item in turn.items or () if is_context(item)]
+        lasting = [item for turn in self.answered[:cut] for item in _lasting(turn.items or ())]
         return (*lasting, *(item for turn in (*self.answered[cut:], *self.under_way) for item in turn.items or ()))
 
     def safe_cut(self, cut: int, answers_calls: Collection[str]) -> int:
@@ -68,24 +68,12 @@ class StoredConversation:
             answers_calls: calls that the request itself answers.
         """
         turns = (*self.answered, *self.under_way)
-        called: dict[str, int] = {}
-        reach = [0] * len(turns)
-        for at, turn in enumerate(turns):
-            for item in turn.items or ():
-                for name in _answered(item):
-                    if name in called:
-                        reach[called[name]] = max(reach[called[name]], at)
-                called.update((name, at) for name in _called(item))
-        for name in answers_calls:
-            if name in called:
-                reach[called[name]] = len(turns)
-        safe = 0
-        for at, (turn, furthest) in enumerate(zip(turns[: max(cut, 0)], accumulate(reach, max), strict=False)):
-            if any(holds_more_than_text(item) for item in turn.items or ()):
-                break
-            if furthest <= at:
-                safe = at + 1
-        return safe
+        read = [(entry, at) for at, turn in enumerate(turns) for entry in entries_of(turn.items or ())]
+        read += [(Entry(Kind.RESULT, call_id=name), len(turns)) for name in answers_calls]
+        entries, turn_of = zip(*read, strict=True) if read else ((), ())
+        staying = min((at for entry, at in read if entry.lasting), default=len(turns))
+        whole = cuttable(entries, turn_of, len(turns))[: max(min(cut, staying), 0)]
+        return max((at + 1 for at, can_be_cut in enumerate(whole) if can_be_cut), default=0)
 
 
 def is_too_long(items: Sequence[Json]) -> bool:
@@ -98,20 +86,7 @@ def is_too_long(items: Sequence[Json]) -> bool:
     return False
 
 
-def _called(item: Json) -> Iterator[str]:
-    """Ids of calls, and of what a user is asked to approve."""
-    if isinstance(item, dict) and not _is_answer(item):
-        for name in (item.get("call_id"), item.get("id") if item.get("type") == "mcp_approval_request" else None):
-            if isinstance(name, str):
-                yield name
-
-
-def _answered(item: Json) -> Iterator[str]:
-    if isinstance(item, dict) and _is_answer(item):
-        for name in (item.get("call_id"), item.get("approval_request_id")):
-            if isinstance(name, str):
-                yield name
-
-
-def _is_answer(item: dict[str, Json]) -> bool:
-    return str(item.get("type")).endswith("_output") or item.get("type") == "mcp_approval_response"
+def _lasting(items: Sequence[Json]) -> Iterator[Json]:
+    """Those that belong to no turn: system messages, and what is of no known kind."""
+    places = {entry.place for entry in entries_of(items) if entry.kind is not Kind.CONTEXT}
+    return (item for place, item in enumerate(items) if place not in places)

@@ -16,11 +16,10 @@ from enum import StrEnum
 import orjson
 
 from semrouter_memory.codec.base import BLOCK_CLOSE, BLOCK_OPEN
-from semrouter_memory.codec.untrusted import one_line, without_markers
 from semrouter_memory.language.names import capitalised
 from semrouter_memory.language.own_text import own_text
 from semrouter_memory.language.phrases import begins, phrases, words_of
-from semrouter_memory.language.scripts import APOSTROPHES, CJK
+from semrouter_memory.language.scripts import APOSTROPHES, CJK, one_line, without_markers
 from semrouter_memory.language.sentences import QUESTION_MARKS, sentences
 from semrouter_memory.language.values import values
 from semrouter_memory.language.words import content_words, tokens, words

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from semrouter_memory.config.section import HeaderName, HostAndPort, Percent, Section
-from semrouter_memory.model import MemoryType, OwnerKind, Position
+from semrouter_memory.model import MemoryType, OwnerKind, Position, RenderStyle, StrategyName
 
 
 class MilvusConfig(Section):
@@ -106,7 +106,7 @@ class RecallConfig(Section):
         description="deadline of recall without an external model, after which the request passes without memory; waiting for other requests' embeddings does not count",
     )
     rewrite_deadline_ms: int = Field(400, ge=1, description="additional time for the memory_rewrite model")
-    strategy: Literal["hybrid", "semantic", "keywords"] = Field(
+    strategy: StrategyName = Field(
         "hybrid",
         description="hybrid: calibrated relevance of meaning and words; semantic: the cosine alone; keywords: all of the"
         " message's keywords must occur",
@@ -141,7 +141,7 @@ class RecallConfig(Section):
     organisation: ShareConfig = Field(default_factory=ShareConfig)
     agent: ShareConfig = Field(default_factory=ShareConfig)
     max_limit: int = Field(50, ge=1, description="upper bound on a request's retrieval_limit")
-    render: Literal["markdown", "xml"] = Field("markdown", description="format of the injected block")
+    render: RenderStyle = Field("markdown", description="format of the injected block")
     position: Position = Field(
         Position.SYSTEM,
         description="where the block is inserted: in the system message, or at the end of the last user message",

@@ -4,6 +4,7 @@ Strategy. Files are made for their owner's eyes before SQLite opens them, since 
 mode. Every connection writes ahead (readers and writers do not wait for each other) and overwrites what it deletes.
 """
 
+import fcntl
 import os
 import sqlite3
 import time
@@ -136,12 +137,28 @@ def copy_file(path: Path, directory: Path) -> None:
     for suffix in _SIDE_FILES:
         target.with_name(target.name + suffix).unlink(missing_ok=True)
     part.replace(target)
-    _sync(target)
-    _sync(directory)
+    sync(target)
+    sync(directory)
 
 
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
+def lock_file(path: Path) -> int:
+    """A descriptor that holds the file's lock until it is closed, or the process ends.
+
+    Raises:
+        BlockingIOError: somebody else holds it.
+    """
+    descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def sync(path: Path) -> None:
+    """Bring a file, or a directory's names, to the disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:

@@ -15,7 +15,6 @@ synced before they return.
 """
 
 import asyncio
-import fcntl
 import os
 import sqlite3
 import threading
@@ -33,6 +32,7 @@ from semrouter_memory.databases.sqlite_connections import (
     create_private,
     failure_reason,
     file_identity,
+    lock_file,
     opening,
     require_sound,
     transaction,
@@ -275,16 +275,13 @@ class Database:
 
 def _lock_out_other_processes(path: Path) -> int:
     """The lock's file, which holds it until it is closed."""
-    lock = os.open(path.with_name(path.name + ".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return lock_file(path.with_name(path.name + ".lock"))
     except BlockingIOError:
-        os.close(lock)
         raise ConfigurationError(
             "another process has it open. A data directory belongs to one process: stop the other one, or give"
             " this one a memory.data_dir of its own (several sidecars share Redis, memory.redis.url)"
         ) from None
-    return lock
 
 
 def _set_busy_timeout(connection: sqlite3.Connection, seconds: float) -> None:

@@ -14,26 +14,27 @@ superseded meanwhile.
 """
 
 import asyncio
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from semrouter_memory.deletion.files import PartResult, run_parts
-from semrouter_memory.deletion.lineage import (
+from semrouter_memory.deletion.locking import locked_change
+from semrouter_memory.errors import (
+    MemoryServiceError,
+    NotFoundError,
+    Service,
+    StoreUnavailableError,
+    UnavailableError,
+)
+from semrouter_memory.lineage import (
     SummarySplit,
     find_paraphrases,
     generations,
     pages,
     source_turns,
     split_summaries,
-)
-from semrouter_memory.deletion.locking import locked_change
-from semrouter_memory.errors import (
-    NotFoundError,
-    Service,
-    StoreUnavailableError,
-    UnavailableError,
 )
 from semrouter_memory.model import (
     SESSION_SOURCE,
@@ -95,6 +96,21 @@ class _Traces:
         """What is deleted first leaves the rest reachable: the oldest first, the named memory last."""
         named, *older = self.generations
         return filter(None, (self.episodes, *reversed(older), self.split.summaries, named))
+
+
+@dataclass(frozen=True, slots=True)
+class PartResult:
+    """What one part did.
+
+    Attributes:
+        note: what it left out and why that is correct; else "".
+        error: why it failed; None when it succeeded.
+    """
+
+    part: str
+    seconds: float
+    note: str = ""
+    error: MemoryServiceError | None = None
 
 
 class DeletionService:
@@ -356,3 +372,29 @@ def _unfinished() -> Iterator[None]:
         yield
     except UnavailableError as error:
         raise UnavailableError(service=Service.DELETION) from error
+
+
+# -- the files of several parts ----------------------------------------------------------------------------------------
+
+
+async def run_parts(work: Mapping[str, Callable[[], Awaitable[str | None]]]) -> list[PartResult]:
+    """Run the work of each part, in order; what it returns is the note. An unexpected error is raised when all have run."""
+    results: list[PartResult] = []
+    unexpected: Exception | None = None
+    for part, call in work.items():
+        try:
+            results.append(await _run(part, call))
+        except Exception as error:  # noqa: BLE001 - raised below
+            unexpected = unexpected or error
+    if unexpected is not None:
+        raise unexpected
+    return results
+
+
+async def _run(part: str, call: Callable[[], Awaitable[str | None]]) -> PartResult:
+    began = time.monotonic()
+    try:
+        note = await call()
+    except MemoryServiceError as error:
+        return PartResult(part, time.monotonic() - began, error=error)
+    return PartResult(part, time.monotonic() - began, note or "")

@@ -23,7 +23,6 @@ from semrouter_memory.app import pipelines
 from semrouter_memory.app.adapters import Adapters
 from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.config import MemoryConfig
-from semrouter_memory.deletion.lineage import all_memories
 from semrouter_memory.evaluation.cases import CaseTurn, History, LowerCasedTexts, Time
 from semrouter_memory.evaluation.cases import Text as CaseText
 from semrouter_memory.evaluation.retrieval_run import PATIENCE_MS, request_of
@@ -39,6 +38,7 @@ from semrouter_memory.evaluation.running import (
     turn_of,
     work,
 )
+from semrouter_memory.lineage import all_memories
 from semrouter_memory.model import Hit, Json, Memory, Scope, SessionKey
 from semrouter_memory.ports import Embedder
 from semrouter_memory.recall.render import line

@@ -8,7 +8,18 @@ from semrouter_memory.codec.base import BodySettings
 from semrouter_memory.codec.settings import SWITCH, Governs, governed_by, route_values
 from semrouter_memory.config import IdentityConfig, MemoryConfig, RecallConfig, SignalsConfig
 from semrouter_memory.exchange.events import Headers
-from semrouter_memory.model import MemoryType, OtherOwner, OwnerKind, Position, Reason, RecallOptions, Scope, Signals
+from semrouter_memory.model import (
+    MemoryType,
+    OtherOwner,
+    OwnerKind,
+    Position,
+    Reason,
+    RecallOptions,
+    RenderStyle,
+    Scope,
+    Signals,
+    StrategyName,
+)
 
 T = TypeVar("T")
 
@@ -31,6 +42,9 @@ class RouteSettings:
     memory_types: frozenset[MemoryType] | None = None
     position: Position | None = None
     tool_result_tokens: int | None = None
+    strategy: StrategyName | None = None
+    render: RenderStyle | None = None
+    pinned_tokens: int | None = None
     owners: Mapping[OwnerKind, str] = field(default_factory=dict)
     limits: Mapping[OwnerKind, int] = field(default_factory=dict)
     shares: Mapping[OwnerKind, float] = field(default_factory=dict)
@@ -76,6 +90,9 @@ def policy_for(file: MemoryConfig, route: RouteSettings, body: BodySettings, *, 
         tool_result_tokens=0
         if Governs.READING in off
         else _first(route.tool_result_tokens, file.compression.tool_result_tokens),
+        strategy=route.strategy,
+        render=route.render,
+        pinned_tokens=route.pinned_tokens,
     )
     refusal = None
     if opted_out:

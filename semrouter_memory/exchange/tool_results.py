@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from itertools import islice
 
 from semrouter_memory.codec.base import Codec, ParsedRequest, ToolResult, strip_block, transcript_hash
-from semrouter_memory.codec.untrusted import one_line
 from semrouter_memory.config import CompressionConfig
 from semrouter_memory.errors import BodyError
 from semrouter_memory.language.phrases import tells_failure
+from semrouter_memory.language.scripts import one_line
 from semrouter_memory.model import Message, RecallOptions, Role, ShortenedResults
 
 _TOKEN_BYTES = 4

@@ -13,7 +13,6 @@ from datetime import datetime
 from enum import StrEnum
 
 from semrouter_memory.config import KnowledgeConfig
-from semrouter_memory.deletion.lineage import pages
 from semrouter_memory.deletion.locking import locked_change
 from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import InvalidRequestError, NotFoundError
@@ -28,12 +27,13 @@ from semrouter_memory.knowledge.documents import (
 )
 from semrouter_memory.knowledge.reading import ReadDocument, kind_of, read
 from semrouter_memory.language.splitting import split
+from semrouter_memory.language.third_person import embedded_text
+from semrouter_memory.lineage import pages
 from semrouter_memory.model import EmbeddedMemory, Hit, Memory, OwnerKind, Reach, Scope
 from semrouter_memory.ports import Clock, DeletionLog, Embedder, MemoryReader, MemoryWriter, OwnerHold, OwnerLocks
 from semrouter_memory.recall.documents import DocumentSearch
 from semrouter_memory.recall.query import Query
 from semrouter_memory.recall.query_vectors import QueryVectors
-from semrouter_memory.retain.passages import embedded
 
 _EMBEDDED_AT_ONCE = 16
 """Passages in one call of the embedder, which memories of other requests wait for."""
@@ -219,7 +219,9 @@ class KnowledgeService:
     async def _embedded(self, rows: Sequence[Memory]) -> list[EmbeddedMemory]:
         found: list[EmbeddedMemory] = []
         for start in range(0, len(rows), _EMBEDDED_AT_ONCE):
-            found += await embedded(self._embedder, rows[start : start + _EMBEDDED_AT_ONCE])
+            batch = rows[start : start + _EMBEDDED_AT_ONCE]
+            vectors = await self._embedder.embed_passages([embedded_text(row) for row in batch])
+            found += map(EmbeddedMemory, batch, vectors)
         return found
 
     async def _description(self, row: Memory, passages: Sequence[EmbeddedMemory]) -> EmbeddedMemory:

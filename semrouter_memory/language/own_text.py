@@ -9,8 +9,14 @@ in doubt it is cut.
 import re
 from functools import lru_cache
 
-from semrouter_memory.language.handed_over import without_handed_over
-from semrouter_memory.language.layouts import closing, gap, is_gap, without_laid_out, without_quoted
+from semrouter_memory.language.layouts import (
+    closing,
+    gap,
+    is_gap,
+    without_handed_over,
+    without_laid_out,
+    without_quoted,
+)
 from semrouter_memory.language.phrases import pattern, words_of
 from semrouter_memory.language.quoted_spans import GAP, without_enclosed
 from semrouter_memory.language.scripts import CJK, visible

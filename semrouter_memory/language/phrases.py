@@ -7,7 +7,7 @@ one stands there, `?` follows one that may be missing, and `...` stands for up t
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from importlib.resources import files
 from itertools import product
@@ -131,7 +131,7 @@ def entries(name: str, file: str = "word_lists") -> tuple[str, ...]:
 
 @cache
 def _any_of(name: str) -> str:
-    alternatives = [_with_lists(each) for each in entries(name)]
+    alternatives = [filled(each, _any_of) for each in entries(name)]
     if name.endswith("_lines"):
         return f"(?:{'|'.join(alternatives)})"
     english = "|".join(each for each in alternatives if not CJK.search(each))
@@ -139,10 +139,11 @@ def _any_of(name: str) -> str:
     return "(?:" + "|".join([f"{WORD_START}(?:{english}){WORD_END}", *chinese]) + ")"
 
 
-def _with_lists(form: str) -> str:
-    return _NAME.sub(lambda name: _any_of(name[1]), form)
+def filled(form: str, piece: Callable[[str], str]) -> str:
+    """The form with a piece in place of each `{name}`."""
+    return _NAME.sub(lambda name: piece(name[1]), form)
 
 
 def pattern(form: str, flags: re.RegexFlag = re.IGNORECASE) -> re.Pattern[str]:
     """A regular expression in which `{name}` stands for any of a list: English words as a whole, Chinese ones anywhere."""
-    return re.compile(_with_lists(form), flags)
+    return re.compile(filled(form, _any_of), flags)

@@ -7,14 +7,13 @@ traditional characters are read as simplified ones.
 """
 
 import re
-import tomllib
 import unicodedata
 from collections.abc import Iterator, Mapping
 from functools import cache, lru_cache
-from importlib.resources import files
 
 import Stemmer
 
+from semrouter_memory.language.phrases import lists
 from semrouter_memory.language.scripts import APOSTROPHES, CJK, CJK_RANGE, simplified
 from semrouter_memory.language.values import MONTHS
 from semrouter_memory.language.words import STOP_WORDS, content_runs
@@ -66,7 +65,7 @@ def search_terms(text: str) -> list[str]:
 @cache
 def _concepts() -> Mapping[str, str]:
     """Word -> the term of its concept; of a word in several, the first."""
-    listed = tomllib.loads(files(__package__).joinpath("concepts_zh.toml").read_text(encoding="utf-8"))
+    listed = lists("concepts_zh", __package__)
     return {word: f"concept{name}" for name in reversed(listed) for word in listed[name].split()}
 
 

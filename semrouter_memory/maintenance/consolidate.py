@@ -15,10 +15,10 @@ import orjson
 
 from semrouter_memory.codec.base import strip_block, strip_reasoning
 from semrouter_memory.config import AgeingConfig
-from semrouter_memory.deletion.lineage import all_memories
 from semrouter_memory.errors import ChatModelError, UnavailableError
 from semrouter_memory.language.scripts import CJK
 from semrouter_memory.language.third_person import embedded_text
+from semrouter_memory.lineage import all_memories
 from semrouter_memory.maintenance.eviction import confirmations
 from semrouter_memory.maintenance.related import (
     MAX_CONTENT_CHARS,

@@ -5,7 +5,7 @@ Strategy: the request path adds a line to a list; a task writes the lists to the
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 
@@ -14,8 +14,17 @@ import orjson
 from semrouter_memory.errors import UnavailableError
 from semrouter_memory.events import WorkFailed
 from semrouter_memory.model import RecallRequest, RecallResult, Scope
-from semrouter_memory.ports import MAX_RECEIPTS, Clock, Deletions, Observer, Receipts, Tombstones
+from semrouter_memory.ports import (
+    RECEIPTS,
+    Clock,
+    Deletions,
+    Observer,
+    SessionStates,
+    Tombstones,
+)
 
+MAX_RECEIPTS = 50
+"""Of one owner."""
 FLUSH_SECONDS = 1.0
 _MAX_OWNERS = 10_000
 """Owners whose receipts wait to be written; those of others are done without until there is room again."""
@@ -25,7 +34,7 @@ class ReceiptWriter:
     """Implements `ReceiptNotes`."""
 
     def __init__(
-        self, *, state: Receipts, turn_log: Deletions, observer: Observer, clock: Clock, ttl: timedelta
+        self, *, state: SessionStates, turn_log: Deletions, observer: Observer, clock: Clock, ttl: timedelta
     ) -> None:
         self._state, self._turn_log, self._observer, self._clock = state, turn_log, observer, clock
         self._ttl = ttl
@@ -71,7 +80,7 @@ class ReceiptWriter:
         deleted = await self._turn_log.tombstones(scope)
         lines = [line for said_in, at, line in noted if not may_name_deleted(deleted, said_in, at)]
         if lines:
-            await self._state.add_receipts(scope, lines, ttl=self._ttl)
+            await add_receipts(self._state, scope, lines, ttl=self._ttl)
 
     def start(self) -> None:
         """Start to write."""
@@ -94,6 +103,28 @@ class ReceiptWriter:
                 pass
             except Exception as error:  # noqa: BLE001 - the next time may succeed
                 self._observer.observe(WorkFailed(error))
+
+
+async def add_receipts(states: SessionStates, scope: Scope, receipts: Sequence[bytes], *, ttl: timedelta) -> None:
+    """Add lines, the newest first; of all only the newest `MAX_RECEIPTS` stay, until so long after the last.
+
+    Of two replicas that do so for one owner within a millisecond one may lose its lines: nothing depends on them.
+
+    Raises:
+        UnavailableError: the state store is unavailable.
+    """
+    lines = [*receipts, *await receipt_lines(states, scope)][:MAX_RECEIPTS]
+    await states.put(scope.in_project(""), RECEIPTS, b"\n".join(lines), ttl=ttl)
+
+
+async def receipt_lines(states: SessionStates, scope: Scope) -> Sequence[bytes]:
+    """All receipts of the owner, the newest first.
+
+    Raises:
+        UnavailableError: the state store is unavailable.
+    """
+    found = await states.get(scope.in_project(""), [RECEIPTS])
+    return found[RECEIPTS].split(b"\n") if found else ()
 
 
 def may_name_deleted(deleted: Tombstones, scope: Scope, at: datetime) -> bool:

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from semrouter_memory.config import AgeingConfig
-from semrouter_memory.deletion.lineage import all_memories
 from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import StoreUnavailableError, TurnLogError, UnavailableError
+from semrouter_memory.lineage import all_memories
 from semrouter_memory.maintenance.eviction import (
     exceeds_quota,
     is_expired,

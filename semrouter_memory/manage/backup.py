@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from semrouter_memory.deletion.files import PartResult, run_parts
+from semrouter_memory.deletion.service import PartResult, run_parts
 from semrouter_memory.errors import InvalidRequestError, Service, UnavailableError
 from semrouter_memory.ports import LogFiles, StateStore
 

@@ -14,8 +14,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import AfterValidator, Field
 from starlette.exceptions import HTTPException
 
-from semrouter_memory.deletion.files import PartResult
-from semrouter_memory.deletion.service import DeletionService
+from semrouter_memory.deletion.service import DeletionService, PartResult
 from semrouter_memory.errors import InvalidRequestError, NotFoundError
 from semrouter_memory.knowledge.service import KnowledgeService
 from semrouter_memory.manage.access import CONFLICT, NDJSON, NOT_FOUND, TOO_LARGE, Api, api_router, ndjson_body

@@ -6,18 +6,18 @@ serialised with background changes (`OwnerLocks`). A deletion commits its tombst
 committed no read shows the memory, even while the store lags behind.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any
 
 from semrouter_memory.config import ManagementConfig, RecallConfig
-from semrouter_memory.deletion.lineage import lineage, pages
 from semrouter_memory.deletion.locking import locked_change
 from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import InvalidRequestError, NotFoundError, UnavailableError
-from semrouter_memory.maintenance.receipts import may_name_deleted
+from semrouter_memory.lineage import lineage, pages
+from semrouter_memory.maintenance.receipts import may_name_deleted, receipt_lines
 from semrouter_memory.manage.admission import (
     PROVENANCE,
     Redact,
@@ -72,8 +72,7 @@ from semrouter_memory.ports import (
 from semrouter_memory.recall.strategy import MemorySource
 from semrouter_memory.recall.vector_search import HybridSearch, VectorSearch
 from semrouter_memory.retain.episodes import rendered
-from semrouter_memory.retain.long_memories import whole
-from semrouter_memory.retain.passages import embedded
+from semrouter_memory.retain.passages import embedded, whole
 from semrouter_memory.retain.reconciling.rows import RowFactory
 from semrouter_memory.retain.superseding import marked, stored
 
@@ -255,7 +254,7 @@ class MemoryService:
 
     async def receipts(self, scope: Scope) -> list[Receipt]:
         """What the last recalls of the owner did, the newest first; none that may name what was deleted since."""
-        found = [Receipt.model_validate_json(line) for line in await self._state.receipts(scope)]
+        found = [Receipt.model_validate_json(line) for line in await receipt_lines(self._state, scope)]
         deleted = await self._turn_log.tombstones(scope)
         return [each for each in found if not may_name_deleted(deleted, scope.in_project(each.project_id), each.at)]
 
@@ -370,17 +369,17 @@ class MemoryService:
         older = [rows.superseded(old, memory, now=memory.updated_at) for old in decision.targets]
         older += [marked(old, memory) for old in decision.outdated]
         changed = await embedded(self._embedder, older)
-        await hold.confirm()
-        await self._writer.upsert(scope, [*changed, EmbeddedMemory(memory, row.vector)])
-        self._written(scope)
+        await self._put(scope, [*changed, EmbeddedMemory(memory, row.vector)], hold)
         return memory
 
     async def _write(self, scope: Scope, memory: Memory, hold: OwnerHold) -> Memory:
-        rows = await embedded(self._embedder, [memory])
+        await self._put(scope, await embedded(self._embedder, [memory]), hold)
+        return memory
+
+    async def _put(self, scope: Scope, rows: Sequence[EmbeddedMemory], hold: OwnerHold) -> None:
         await hold.confirm()
         await self._writer.upsert(scope, rows)
         self._written(scope)
-        return memory
 
     async def _edited(self, memory: Memory, changes: dict[str, Any], edit: UpdateRequest) -> Memory:
         time = await self._turn_log.timestamp()

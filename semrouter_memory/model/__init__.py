@@ -46,9 +46,11 @@ from semrouter_memory.model.requests import (
     RecallOptions,
     RecallRequest,
     RecallResult,
+    RenderStyle,
     ShortenedResults,
     Signals,
     StepRun,
+    StrategyName,
 )
 from semrouter_memory.model.scope import (
     ChatMessage,
@@ -128,6 +130,7 @@ __all__ = [
     "RecallResult",
     "ReconcileAction",
     "Reconciled",
+    "RenderStyle",
     "Role",
     "Scope",
     "SessionHints",
@@ -136,6 +139,7 @@ __all__ = [
     "Signals",
     "StepRun",
     "StoredChain",
+    "StrategyName",
     "Tombstone",
     "ToolUse",
     "Turn",

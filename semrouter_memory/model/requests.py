@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 from semrouter_memory.model.memories import Hit
 from semrouter_memory.model.scope import Json, MemoryType, Message, OwnerKind, Scope
@@ -31,6 +31,13 @@ class OtherOwner:
     budget_share: float
 
 
+StrategyName: TypeAlias = Literal["hybrid", "semantic", "keywords"]
+"""How memories are found."""
+
+RenderStyle: TypeAlias = Literal["markdown", "xml"]
+"""The format of the injected block."""
+
+
 class Position(StrEnum):
     SYSTEM = "system"
     USER_TAIL = "user_tail"
@@ -44,6 +51,9 @@ class RecallOptions:
         session: what the client calls its session; memories of other sessions are left out.
         unreadable: a setting that governs reading cannot be read, so nothing is recalled.
         tool_result_tokens: tokens of the tools' results from which on old ones are left out; 0: never.
+        strategy: how memories are found; None: as configured, like the two below.
+        render: the format of the block.
+        pinned_tokens: part of the budget for memories that are injected whatever is asked.
     """
 
     limit: int
@@ -53,6 +63,9 @@ class RecallOptions:
     session: str = ""
     unreadable: bool = False
     tool_result_tokens: int = 0
+    strategy: StrategyName | None = None
+    render: RenderStyle | None = None
+    pinned_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,6 +209,10 @@ class Reason(StrEnum):
     # outcomes of a search
     INJECTED = "injected"
     BELOW_THRESHOLD = "below_threshold"
+    ALREADY_VISIBLE = "already_visible"
+    """All that is relevant enough stands in the request already."""
+    OVER_BUDGET = "over_budget"
+    """Something would be injected, and is too long for the token budget, or for the part of it for what is pinned."""
     NO_MEMORIES = "no_memories"
     """The user has none that could be recalled here."""
     PAUSED = "paused"
@@ -231,9 +248,20 @@ class Reason(StrEnum):
     """Its compressed data is damaged, or grows beyond the bound."""
 
     @property
+    def is_outcome(self) -> bool:
+        """Whether memories were searched to the end."""
+        return self in _OUTCOMES
+
+    @property
     def is_failure(self) -> bool:
         """Whether recall failed, so that it is unknown what it would have injected."""
         return self in {Reason.TIMEOUT, Reason.STORE_UNAVAILABLE, Reason.EMBEDDING_FAILED, Reason.INTERNAL}
+
+
+_OUTCOMES = frozenset(
+    {Reason.INJECTED, Reason.BELOW_THRESHOLD, Reason.ALREADY_VISIBLE, Reason.OVER_BUDGET}
+    | {Reason.NO_MEMORIES, Reason.REWRITE_TIMEOUT}
+)
 
 
 @dataclass(frozen=True, slots=True)

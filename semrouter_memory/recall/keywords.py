@@ -19,9 +19,8 @@ from itertools import chain, islice
 from typing import Literal
 
 from semrouter_memory.codec.base import strip_reasoning
-from semrouter_memory.codec.untrusted import one_line
 from semrouter_memory.config import RecallConfig
-from semrouter_memory.language.scripts import CJK, simplified
+from semrouter_memory.language.scripts import CJK, one_line, simplified
 from semrouter_memory.language.words import STOP_WORDS, content_runs, content_words, words
 from semrouter_memory.model import ChatMessage, Hit, Memory, RecallRequest
 from semrouter_memory.ports import ChatModel

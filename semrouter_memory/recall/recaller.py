@@ -6,28 +6,38 @@ what it costs.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import partial
 from itertools import chain
+from types import MappingProxyType
 
 from semrouter_memory.config import RecallConfig
 from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.events import ExchangeFailed
-from semrouter_memory.model import Hit, OtherOwner, Reason, RecallRequest, RecallResult, Scope
+from semrouter_memory.model import (
+    Hit,
+    OtherOwner,
+    Reason,
+    RecallOptions,
+    RecallRequest,
+    RecallResult,
+    RenderStyle,
+    Scope,
+    StrategyName,
+)
 from semrouter_memory.ports import Clock, Deletions, Embedder, Observer, Tombstones, UsageNotes
+from semrouter_memory.recall.block_size import BlockSize
 from semrouter_memory.recall.conversation import ToolLoopCache
 from semrouter_memory.recall.deadline import Deadline, StepTimer, discard, result_by
 from semrouter_memory.recall.documents import DocumentSearch
-from semrouter_memory.recall.explanation import Explanation, unrecorded
+from semrouter_memory.recall.explanation import Explanation, Judge, Verdict, unrecorded
 from semrouter_memory.recall.query import Query, decide
-from semrouter_memory.recall.render import frame, line, render
+from semrouter_memory.recall.render import render
 from semrouter_memory.recall.selection import Budget, OthersHits, choose
 from semrouter_memory.recall.strategy import SearchResult, Strategy, best_first
 
-# An active user's memories come again and again, and tokenising five of them costs as much as ranking all.
-_COUNTED_LINES = 4096
 # So many of the best are named in the result, whether they were injected or not.
 _RANKING = 20
 _OUTAGES = {Service.EMBEDDING: Reason.EMBEDDING_FAILED, Service.STORE: Reason.STORE_UNAVAILABLE}
@@ -49,11 +59,21 @@ class RecallDecision:
         return replace(self, reason=Reason.INJECTED, hits=self.hits + passages) if passages else self
 
 
+@dataclass(frozen=True, slots=True)
+class StrategyPair:
+    """A strategy for the user's memories, and the same for other owners', which asks no model once more."""
+
+    own: Strategy
+    others: Strategy
+
+
 class Recaller:
     """Finds the memories that belong into a request.
 
     Args:
         documents: searches the documents of a request's organisation and user; None: nothing does.
+        plain: the same strategy for other owners' memories; None: `strategy` itself.
+        named: what a route may name in place of both.
     """
 
     def __init__(
@@ -68,10 +88,10 @@ class Recaller:
         usage: UsageNotes | None = None,
         documents: DocumentSearch | None = None,
         plain: Strategy | None = None,
+        named: Mapping[StrategyName, StrategyPair] = MappingProxyType({}),
     ) -> None:
-        self._strategy = strategy
-        # Other owners' memories are searched without asking a model once more.
-        self._plain = plain or strategy
+        self._strategy = StrategyPair(strategy, plain or strategy)
+        self._named = named
         self._embedder = embedder
         self._turn_log = turn_log
         self._observer = observer
@@ -80,7 +100,7 @@ class Recaller:
         self._usage = usage
         self._documents = documents
         self._earlier = ToolLoopCache[RecallDecision]()
-        self._count = lru_cache(_COUNTED_LINES)(embedder.count_tokens)
+        self._size = BlockSize(embedder.count_tokens)
         self.prepare = strategy.prepare
 
     async def recall(
@@ -102,12 +122,13 @@ class Recaller:
                     decision = await self._decided(request, deadline, timer, visible)
                 self._earlier.put(request, replace(decision, ranking=()))
                 with timer.measure("render"):
-                    text = render(decision.hits, self._config.render)
+                    style = self._style(request.options)
+                    text = render(decision.hits, style)
                 return RecallResult(
                     reason=decision.reason,
                     text=text,
                     hits=decision.hits,
-                    tokens=self._tokens(decision.hits),
+                    tokens=self._size.of_block(decision.hits, style),
                     ranking=decision.ranking,
                     without_history=not request.history,
                 )
@@ -129,7 +150,7 @@ class Recaller:
         anything = replace(request, options=replace(request.options, types=None))
         with suppress(UnavailableError, TimeoutError):
             async with (deadline := Deadline(self._config)):
-                found = (await self._plain.search(query, anything, deadline, StepTimer())).hits
+                found = (await self._strategies(request).others.search(query, anything, deadline, StepTimer())).hits
                 forbidden = [hit for hit in found if hit.memory.type not in types]
                 explanation.forbidden(await self._not_deleted(request.scope, forbidden))
 
@@ -145,7 +166,7 @@ class Recaller:
         if timer.explanation is not None:
             timer.explanation.query = query
         with timer.measure("decide"):
-            decision = decide(query, request.signals, any_message=self._strategy.any_message)
+            decision = decide(query, request.signals, any_message=self._strategies(request).own.any_message)
         if not decision.search:
             return RecallDecision(decision.reason)
         documents = self._documents_of(query, request)
@@ -172,7 +193,7 @@ class Recaller:
         if request.others:
             result, others = await self._search_all(query, request, deadline, timer)
         else:
-            result, others = await self._strategy.search(query, request, deadline, timer), ()
+            result, others = await self._strategies(request).own.search(query, request, deadline, timer), ()
         # Asked after the store, so that no answer of its is older than a deletion.
         explanation = timer.explanation
         tombstones = await self._turn_log.tombstones(request.scope)
@@ -180,25 +201,26 @@ class Recaller:
             return RecallDecision(Reason.PAUSED)
         hits = _existing(request.scope, tombstones, result.hits, explanation)
         texts = await visible() if visible is not None else request.visible
-        options, limit = request.options, self._strategy.limit
+        options, limit = request.options, self._strategies(request).own.limit
+        verdicts = _Verdicts(unrecorded if explanation is None else explanation.judge)
+        budget = self._budget(options)
         with timer.measure("rank"):
             chosen = choose(
                 hits,
                 options if limit is None else replace(options, limit=limit),
                 visible=texts,
-                cost=self._cost,
-                budget=self._budget,
-                pinned=result.pinned,
-                pinned_by_user=result.pinned_by_user,
+                cost=self._cost(options),
+                budget=budget,
+                pinned=result.pinned if budget.pinned_tokens else frozenset(),
+                pinned_by_user=result.pinned_by_user if budget.pinned_tokens else frozenset(),
                 others=others,
-                judge=unrecorded if explanation is None else explanation.judge,
+                judge=verdicts.judge,
             )
         if chosen and self._usage is not None and explanation is None:
             self._usage.note([hit.memory for hit in chosen])
         ranking = best_first((*hits, *(hit for other in others for hit in other.hits))) if others else hits
-        return RecallDecision(
-            Reason.INJECTED if chosen else _why_nothing(result, hits), chosen, tuple(ranking[:_RANKING])
-        )
+        reason = Reason.INJECTED if chosen else _why_nothing(result, hits, verdicts.given)
+        return RecallDecision(reason, chosen, tuple(ranking[:_RANKING]))
 
     async def _search_all(
         self, query: Query, request: RecallRequest, deadline: Deadline, timer: StepTimer
@@ -209,7 +231,7 @@ class Recaller:
             for other in request.others
         ]
         try:
-            result = await self._strategy.search(query, request, deadline, timer)
+            result = await self._strategies(request).own.search(query, request, deadline, timer)
             left = deadline.state_for_ranking() - asyncio.get_running_loop().time()
             done, _ = await asyncio.wait(searches, timeout=max(left, 0.0))
             return result, [search.result() for search in searches if search in done]
@@ -222,7 +244,8 @@ class Recaller:
     ) -> OthersHits:
         try:
             # A deadline of its own: what it adds for a queue is this search's alone.
-            result = await self._plain.search(query, request.of(other), Deadline(self._config), StepTimer())
+            strategy = self._strategies(request).others
+            result = await strategy.search(query, request.of(other), Deadline(self._config), StepTimer())
             return OthersHits(other, await self._not_deleted(other.scope, result.hits, explanation))
         except UnavailableError:
             return OthersHits(other, ())
@@ -255,12 +278,13 @@ class Recaller:
             return ()
         for owner in self._document_owners(request):
             found = await self._not_deleted(owner, found, explanation)
+        style = self._style(request.options)
         return choose(
             found,
             replace(request.options, limit=self._documents.limit, types=None),
             visible=await visible() if visible is not None else request.visible,
-            cost=self._cost,
-            budget=Budget(tokens=self._documents.token_budget - self._document_frame_tokens),
+            cost=self._cost(request.options),
+            budget=Budget(tokens=self._documents.token_budget - self._size.of_frame(style, of_documents=True)),
             judge=unrecorded if explanation is None else explanation.judge,
         )
 
@@ -274,7 +298,7 @@ class Recaller:
         hits = tuple(_existing(scope, tombstones, earlier.hits))
         for other in {hit.memory.scope.in_project("") for hit in hits if hit.memory.scope.owner != scope.owner}:
             hits = tuple(await self._not_deleted(other, hits))
-        return RecallDecision(Reason.INJECTED if hits else Reason.BELOW_THRESHOLD, hits)
+        return RecallDecision(Reason.INJECTED if hits else Reason.NO_MEMORIES, hits)
 
     async def _not_deleted(
         self, scope: Scope, hits: Sequence[Hit], explanation: Explanation | None = None
@@ -282,27 +306,20 @@ class Recaller:
         """The hits without this owner's deleted memories."""
         return _existing(scope, await self._turn_log.tombstones(scope), hits, explanation) if hits else hits
 
-    def _tokens(self, hits: Sequence[Hit]) -> int:
-        """The size of the block of these hits."""
-        of_documents = sum(hit.memory.form == "passage" for hit in hits)
-        frames = self._frame_tokens * (of_documents < len(hits)) + self._document_frame_tokens * (of_documents > 0)
-        return frames + sum(map(self._cost, hits))
+    def _strategies(self, request: RecallRequest) -> StrategyPair:
+        name = request.options.strategy
+        return self._strategy if name is None else self._named.get(name, self._strategy)
 
-    def _cost(self, hit: Hit) -> int:
-        return self._count(line(hit, self._config.render))
+    def _style(self, options: RecallOptions) -> RenderStyle:
+        return options.render or self._config.render
 
-    @cached_property
-    def _budget(self) -> Budget:
-        config = self._config
-        return Budget(tokens=config.token_budget - self._frame_tokens, pinned_tokens=config.pinned_tokens)
+    def _cost(self, options: RecallOptions) -> Callable[[Hit], int]:
+        return partial(self._size.of_line, style=self._style(options))
 
-    @cached_property
-    def _frame_tokens(self) -> int:
-        return self._embedder.count_tokens(frame(self._config.render))
-
-    @cached_property
-    def _document_frame_tokens(self) -> int:
-        return self._embedder.count_tokens(frame(self._config.render, of_documents=True))
+    def _budget(self, options: RecallOptions) -> Budget:
+        pinned = self._config.pinned_tokens if options.pinned_tokens is None else options.pinned_tokens
+        frame = self._size.of_frame(self._style(options))
+        return Budget(tokens=self._config.token_budget - frame, pinned_tokens=pinned)
 
 
 def _existing(
@@ -317,7 +334,24 @@ def _existing(
     return existing
 
 
-def _why_nothing(result: SearchResult, existing: Sequence[Hit]) -> Reason:
-    if result.empty or (result.hits and not existing):
-        return Reason.NO_MEMORIES
-    return Reason.REWRITE_TIMEOUT if result.rewrite_late else Reason.BELOW_THRESHOLD
+class _Verdicts:
+    """Collects which verdicts were given, beside another judge."""
+
+    def __init__(self, judge: Judge) -> None:
+        self.given: set[Verdict] = set()
+        self._judge = judge
+
+    def judge(self, hit: Hit, verdict: Verdict) -> None:
+        self.given.add(verdict)
+        self._judge(hit, verdict)
+
+
+def _why_nothing(result: SearchResult, existing: Sequence[Hit], verdicts: set[Verdict]) -> Reason:
+    has_none = result.empty or (result.hits and not existing)
+    if result.rewrite_late and not has_none:
+        return Reason.REWRITE_TIMEOUT
+    if Verdict.OVER_BUDGET in verdicts:
+        return Reason.OVER_BUDGET
+    if Verdict.VISIBLE in verdicts:
+        return Reason.ALREADY_VISIBLE
+    return Reason.NO_MEMORIES if has_none else Reason.BELOW_THRESHOLD

@@ -62,8 +62,10 @@ class VectorSearch(ABC):
     any_message = False
     limit: int | None = None
 
-    def __init__(self, *, source: MemorySource, embedder: Embedder, config: RecallConfig) -> None:
-        self.vectors = QueryVectors(embedder)
+    def __init__(
+        self, *, source: MemorySource, embedder: Embedder, config: RecallConfig, vectors: QueryVectors | None = None
+    ) -> None:
+        self.vectors = vectors or QueryVectors(embedder)
         self._source = source
         self._config = config
 
@@ -99,9 +101,7 @@ class VectorSearch(ABC):
             if timer.explanation is not None:
                 timer.explanation.features = features
                 timer.explanation.searched.append(text)
-            return await self._ranked(
-                candidates.compared(vector), features, fetched=_fetched(request), explanation=timer.explanation
-            )
+            return await self._ranked(candidates.compared(vector), features, _fetched(request), timer.explanation)
 
     async def search_fresh(
         self,
@@ -136,7 +136,7 @@ class VectorSearch(ABC):
         features = features.embedded(vector, intent, known_names=candidates.known_names)
         # A search wants to find, whatever its words.
         features = replace(features, wants=max(features.wants, _SEARCHES))
-        return (await self._ranked(candidates.compared(vector), features, fetched=_fetched(request))).hits
+        return (await self._ranked(candidates.compared(vector), features, _fetched(request), None)).hits
 
     async def _nearest(
         self,
@@ -174,12 +174,7 @@ class VectorSearch(ABC):
 
     @abstractmethod
     async def _ranked(
-        self,
-        candidates: CandidateFeatures,
-        query: QueryFeatures,
-        *,
-        fetched: int,
-        explanation: Explanation | None = None,
+        self, candidates: CandidateFeatures, query: QueryFeatures, fetched: int, explanation: Explanation | None
     ) -> SearchResult:
         """The best candidates. The query is embedded, and they are compared with it."""
 
@@ -187,8 +182,10 @@ class VectorSearch(ABC):
 class HybridSearch(VectorSearch):
     """Relevance of meaning, words, times and needs (`relevance`)."""
 
-    def __init__(self, *, source: MemorySource, embedder: Embedder, config: RecallConfig) -> None:
-        super().__init__(source=source, embedder=embedder, config=config)
+    def __init__(
+        self, *, source: MemorySource, embedder: Embedder, config: RecallConfig, vectors: QueryVectors | None = None
+    ) -> None:
+        super().__init__(source=source, embedder=embedder, config=config, vectors=vectors)
         self._prototypes = LazyPrototypes(embedder)
 
     async def prepare(self) -> None:
@@ -207,12 +204,7 @@ class HybridSearch(VectorSearch):
         return vector, (await self._prototypes.get()).intent(said)
 
     async def _ranked(
-        self,
-        candidates: CandidateFeatures,
-        query: QueryFeatures,
-        *,
-        fetched: int,
-        explanation: Explanation | None = None,
+        self, candidates: CandidateFeatures, query: QueryFeatures, fetched: int, explanation: Explanation | None
     ) -> SearchResult:
         prototypes = await self._prototypes.get()
         needs = relevance.needed(candidates, query)
@@ -243,12 +235,7 @@ class SemanticSearch(VectorSearch):
         return vector, Intent()
 
     async def _ranked(
-        self,
-        candidates: CandidateFeatures,
-        query: QueryFeatures,
-        *,
-        fetched: int,
-        explanation: Explanation | None = None,
+        self, candidates: CandidateFeatures, query: QueryFeatures, fetched: int, explanation: Explanation | None
     ) -> SearchResult:
         mine = categories.pinned_by_user(candidates.labels, candidates.similarity).tolist()
         rows = list(dict.fromkeys((*mine, *_highest(candidates.similarity, fetched).tolist())))

@@ -1,16 +1,23 @@
-"""What a memory may be as long as: what the embedding model reads of it. Nothing is stored whose end has no vector. Pure.
+"""What the embedding model reads of a memory, and the passages of one that is longer.
 
-Strategy. A text that is too long keeps its first sentences, as many as fit. A sentence is not cut: without its end it may
-say something else ("unless ..."). A single one that is too long is refused.
+Strategy. A quote or statement that is too long keeps its first sentences, as many as fit. A sentence is not cut: without its
+end it may say something else ("unless ..."). A single one that is too long is refused.
+
+A memory that a caller stores is stored whole, and found by its passages. The writer of all memories adds these as rows of
+their own, so code that writes, changes or replaces a memory need not know of them. Listings, exports and lookups show whole
+memories only, searches find passages only, and a deletion takes the passages with it (`MemoryReader`, `MemoryWriter`).
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import accumulate
 
 from semrouter_memory.language.sentences import sentences
+from semrouter_memory.language.splitting import Block, split
 from semrouter_memory.language.third_person import embedded_text
-from semrouter_memory.model import EmbeddedMemory, Memory
-from semrouter_memory.ports import Embedder
+from semrouter_memory.model import EPISODE, PASSAGE_COUNT, STATEMENTS, EmbeddedMemory, Hit, Memory, Reach, Scope
+from semrouter_memory.ports import Embedder, MemoryReader, MemoryWriter
 
 Fits = Callable[[str], bool]
 """Whether the model reads all of a text."""
@@ -52,3 +59,91 @@ def beginning(text: str, fits: Fits) -> str:
     while text and not fits(text):
         text = text[: len(text) // 2]
     return text
+
+
+# -- long memories -----------------------------------------------------------------------------------------------------
+
+
+_PASSAGE_TOKENS = 64
+"""A few sentences: one that is asked for decides the vector, and several passages fit into a request's token budget."""
+_OVERLAP_TOKENS = 24
+_OF_THE_WHOLE = frozenset({STATEMENTS, EPISODE})
+
+
+class SplittingWriter:
+    """Implements `MemoryWriter` with another, to which it gives long memories with their passages."""
+
+    def __init__(self, writer: MemoryWriter, embedder: Embedder) -> None:
+        self._writer = writer
+        self._embedder = embedder
+        self._fits = reads_all(embedder)
+
+    async def upsert(self, scope: Scope, rows: Sequence[EmbeddedMemory]) -> None:
+        """See `MemoryWriter`. The rows are whole memories."""
+        await self._writer.upsert(scope, [each for row in rows for each in await self._with_passages(row)])
+
+    async def delete(self, scope: Scope, memory_ids: Sequence[str]) -> int:
+        """See `MemoryWriter`."""
+        return await self._writer.delete(scope, memory_ids)
+
+    async def delete_all(self, scope: Scope, reach: Reach) -> int:
+        """See `MemoryWriter`."""
+        return await self._writer.delete_all(scope, reach)
+
+    async def compact(self) -> None:
+        """See `MemoryWriter`."""
+        await self._writer.compact()
+
+    async def _with_passages(self, row: EmbeddedMemory) -> list[EmbeddedMemory]:
+        """The passages, then the memory: a write that is broken off leaves no memory without them."""
+        passages = await asyncio.to_thread(self._passages, row.memory)
+        if not passages and not row.memory.passage_count:
+            return [row]
+        vectors = await self._embedder.embed_passages([embedded_text(each) for each in passages])
+        return [
+            *map(EmbeddedMemory, passages, vectors),
+            *(EmbeddedMemory(each, row.vector) for each in _emptied(row.memory, len(passages))),
+            replace(row, memory=_counted(row.memory, len(passages))),
+        ]
+
+    def _passages(self, memory: Memory) -> list[Memory]:
+        """The passages of a memory; none for one that the model reads whole."""
+        if self._fits(embedded_text(memory)):
+            return []
+        found = split(
+            [Block(text) for text in memory.content.split("\n\n")],
+            title=memory.context or memory.asked,
+            limit=min(_PASSAGE_TOKENS, self._embedder.max_passage_tokens),
+            overlap=_OVERLAP_TOKENS,
+            count=self._embedder.passage_tokens,
+        )
+        whole = _counted(memory, len(found))
+        metadata = {name: value for name, value in whole.metadata.items() if name not in _OF_THE_WHOLE}
+        return [
+            replace(whole, content=each.text, passage=number, metadata=metadata) for number, each in enumerate(found, 1)
+        ]
+
+
+def _counted(memory: Memory, passages: int) -> Memory:
+    plain = {name: value for name, value in memory.metadata.items() if name != PASSAGE_COUNT}
+    return replace(memory, metadata={**plain, PASSAGE_COUNT: passages} if passages else plain)
+
+
+def _emptied(memory: Memory, passages: int) -> list[Memory]:
+    """What replaces the passages that a longer version of the memory had: nothing finds or shows them."""
+    return [
+        replace(memory, content="", passage=number, superseded_at=memory.updated_at, metadata={})
+        for number in range(passages + 1, memory.passage_count + 1)
+    ]
+
+
+async def whole(reader: MemoryReader, scope: Scope, hits: Sequence[Hit]) -> list[Hit]:
+    """The hits with the memory in place of its passages, each once."""
+    ids = list(dict.fromkeys(hit.memory.id for hit in hits if hit.memory.passage))
+    memories = dict(zip(ids, await asyncio.gather(*(reader.get(scope, each) for each in ids)), strict=True))
+    found: dict[str, Hit] = {}
+    for hit in hits:
+        memory = memories[hit.memory.id] if hit.memory.passage else hit.memory
+        if memory is not None:
+            found.setdefault(memory.id, replace(hit, memory=memory))
+    return list(found.values())

@@ -13,28 +13,26 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 
-from semrouter_memory.config import RetainConfig
 from semrouter_memory.errors import ModelUnavailableError, TurnLogError
 from semrouter_memory.events import SessionDue
-from semrouter_memory.model import Claim, LoggedTurn, SessionKey
-from semrouter_memory.ports import (
-    ChatModel,
-    Clock,
-    Embedder,
-    MemoryReader,
-    Observer,
-    SessionStateBuilder,
-    TurnLog,
-)
+from semrouter_memory.model import Claim, LoggedTurn, PendingSession, SessionKey
 from semrouter_memory.retain.failures import FailurePolicy
 from semrouter_memory.retain.intake import TurnIntake
-from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
 from semrouter_memory.retain.scheduling import ExtractionScheduler, Idling, Pace, Trigger
-from semrouter_memory.retain.session_end import EpisodeWriter, LessonWriter, SessionEndHandler
-from semrouter_memory.retain.session_memories import SessionMemories
-from semrouter_memory.retain.steps import ModelStep, QuoteStep, StepParts, quoted_part, scene_turns, unread, with_quotes
+from semrouter_memory.retain.session_end import SessionEndHandler
+from semrouter_memory.retain.steps import (
+    ModelStep,
+    QuoteStep,
+    RetainParts,
+    quoted_part,
+    scene_turns,
+    unread,
+    with_quotes,
+)
 from semrouter_memory.retain.topics import TopicWatch
 
+_SLICE = 200
+"""Sessions that are looked at without a pause: that takes 1 ms."""
 _SWEEP_EVERY = timedelta(hours=1)
 _RENEWALS = 3
 """How often a lease is renewed before it would end."""
@@ -48,9 +46,6 @@ class Retainer:
     """Extracts the turns that its `intake` accepts.
 
     Args:
-        reader: for whether the store is available, and for a session's earlier episode.
-        chat_model: with the role `memory_extraction`.
-        states: receives every turn that was read; None when session states are not stored.
         wake: asks for `process(key)` to be run soon; may be ignored, the next tick asks again.
         jitter: draws 0..1.
         monotonic: seconds on a clock that is never set.
@@ -58,74 +53,34 @@ class Retainer:
 
     def __init__(
         self,
+        parts: RetainParts,
         *,
-        turn_log: TurnLog,
-        reader: MemoryReader,
-        writer: ReconcilingWriter,
-        embedder: Embedder,
-        chat_model: ChatModel | None,
-        observer: Observer,
-        clock: Clock,
-        config: RetainConfig,
-        extraction_batch_size: int,
         wake: Callable[[SessionKey], object],
-        states: SessionStateBuilder | None = None,
         jitter: Callable[[], float] = random.random,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._turn_log = turn_log
-        self._observer = observer
-        self._clock = clock
-        self._config = config
+        self._turn_log = parts.turn_log
+        self._observer = parts.observer
+        self._clock = parts.clock
+        self._config = parts.config
         self._wake = wake
         self._swept_at: datetime | None = None
         self._retrying = 0
-        self.intake = TurnIntake(turn_log, observer, max_chars=config.max_turn_chars, wake=wake)
-        self._topics = TopicWatch(embedder, similarity=config.drift_similarity)
+        self.intake = TurnIntake(parts.turn_log, parts.observer, max_chars=parts.config.max_turn_chars, wake=wake)
+        self._topics = TopicWatch(parts.embedder, similarity=parts.config.drift_similarity)
         self._failures = FailurePolicy(
-            turn_log=turn_log, reader=reader, observer=observer, clock=clock, config=config, jitter=jitter
+            turn_log=parts.turn_log,
+            reader=parts.reader,
+            observer=parts.observer,
+            clock=parts.clock,
+            config=parts.config,
+            jitter=jitter,
         )
-        self._pace = _pace(config, batch_size=extraction_batch_size, model=chat_model is not None)
-        self._scheduler = _scheduler(self._pace, chat_model, config, Idling(monotonic))
-        parts = StepParts(turn_log, writer, observer, states)
-        self._quotes = QuoteStep(parts, embedder=embedder, last=chat_model is None)
-        self._model = self._model_step(chat_model, parts, embedder) if chat_model else None
-        episodes = EpisodeWriter(
-            writer=writer, embedder=embedder, chat_model=chat_model, observer=observer, keep_quotes=config.quotes
-        )
-        self._end = self._session_end(writer, reader, episodes)
-
-    def _session_end(
-        self, writer: ReconcilingWriter, reader: MemoryReader, episodes: EpisodeWriter
-    ) -> SessionEndHandler:
-        config = self._config
-        return SessionEndHandler(
-            turn_log=self._turn_log,
-            reader=reader,
-            observer=self._observer,
-            end_trigger=self._end_trigger,
-            episodes=episodes if config.episodes else None,
-            lessons=LessonWriter(writer=writer, reader=reader) if config.agent_lessons else None,
-            memories=SessionMemories(
-                turn_log=self._turn_log,
-                reader=reader,
-                writer=writer,
-                clock=self._clock,
-                hours=config.session_memory_hours,
-            ),
-        )
-
-    def _model_step(self, model: ChatModel, parts: StepParts, embedder: Embedder) -> ModelStep:
-        return ModelStep(
-            model,
-            parts,
-            embedder=embedder,
-            scheduler=self._scheduler,
-            failures=self._failures,
-            clock=self._clock,
-            batch_size=self._pace.batch_size,
-            context_turns=self._config.context_turns,
-        )
+        self._scheduler = _scheduler(parts, Idling(monotonic))
+        self._quotes = QuoteStep(parts)
+        model = parts.chat_model
+        self._model = ModelStep(model, parts, scheduler=self._scheduler, failures=self._failures) if model else None
+        self._end = SessionEndHandler(parts, self._end_trigger)
 
     # -- looking for work ----------------------------------------------------------------------------------------------
 
@@ -133,13 +88,21 @@ class Retainer:
         """Wake the sessions that are due, and delete turns whose retention has ended."""
         now = self._clock.now()
         await self._sweep(now)
-        sessions = self._scheduler.at_hand(await self._turn_log.pending(), now)
+        sessions = await self._at_hand(await self._turn_log.pending(), now)
         waiting = self._scheduler.wanted(sessions, now)
         keys = [] if self._failures.is_store_cooling_down(now) else self._scheduler.due(sessions, now)
         free = [key for key in keys if not self._failures.is_cooling_down(key, now)]
         self._retrying = max(waiting - len(free), 0)
         for key in free:
             self._wake(key)
+
+    async def _at_hand(self, pending: Sequence[PendingSession], now: datetime) -> list[PendingSession]:
+        """Those to look at, found in slices: requests go in between, however many sessions are open."""
+        found: list[PendingSession] = []
+        for start in range(0, len(pending), _SLICE):
+            found += self._scheduler.at_hand(pending[start : start + _SLICE], now)
+            await asyncio.sleep(0)
+        return found
 
     @property
     def retrying(self) -> int:
@@ -280,14 +243,12 @@ class Retainer:
                 self._scheduler.summed_up(claim)
 
 
-def _pace(config: RetainConfig, *, batch_size: int, model: bool) -> Pace:
+def _scheduler(parts: RetainParts, idling: Idling) -> ExtractionScheduler:
+    config, model = parts.config, parts.chat_model
     idle = timedelta(seconds=config.session_idle_seconds)
-    return Pace(quotes=config.quotes, model=model, batch_size=batch_size, idle=idle)
-
-
-def _scheduler(pace: Pace, model: ChatModel | None, config: RetainConfig, idling: Idling) -> ExtractionScheduler:
-    def retry_after() -> float | None:
-        return model.retry_after if model else None
-
-    probe_pause = timedelta(seconds=config.breaker_seconds)
-    return ExtractionScheduler(pace, retry_after=retry_after, probe_pause=probe_pause, idling=idling)
+    return ExtractionScheduler(
+        Pace(quotes=config.quotes, model=model is not None, batch_size=parts.batch_size, idle=idle),
+        retry_after=lambda: model.retry_after if model else None,
+        probe_pause=timedelta(seconds=config.breaker_seconds),
+        idling=idling,
+    )

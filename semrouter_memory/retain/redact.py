@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 
+from semrouter_memory.language.phrases import filled
 from semrouter_memory.language.scripts import CJK_RANGE, WORD_END, WORD_START, visible
 from semrouter_memory.retain import secret_values
 
-_NAME = re.compile(r"\{([a-z_]+)\}")
 _FLAGS = {"": 0, "i": re.IGNORECASE, "s": re.DOTALL}
 
 
@@ -54,7 +54,7 @@ class SecretRule:
     Attributes:
         pattern: its group `value` is what is taken out.
         is_secret: whether such a value is one; None: always.
-        needs: one of these stands in every text, case-folded, that the pattern matches; (): any text may match. Looking
+        needs: one of these stands in every text, case-folded, that the pattern matches; none: any text may match. Looking
             for them costs a fraction of the pattern.
         needs_digit: a text without a digit does not match.
     """
@@ -62,7 +62,7 @@ class SecretRule:
     kind: SecretKind
     pattern: re.Pattern[str]
     is_secret: Callable[[str], bool] | None = None
-    needs: tuple[str, ...] = ()
+    needs: frozenset[str] = frozenset()
     needs_digit: bool = False
 
 
@@ -74,14 +74,14 @@ def _compiled(pattern: str, flags: str = "i") -> re.Pattern[str]:
 
 
 def _with_pieces(pattern: str) -> str:
-    return _NAME.sub(lambda name: _with_pieces(_PIECES[name[1]]), pattern.replace("\n", ""))
+    return filled(pattern.replace("\n", ""), lambda name: _with_pieces(_PIECES[name]))
 
 
 def _rules() -> Iterator[SecretRule]:
     made: Mapping[str, Callable[[], Iterator[SecretRule]]] = {"vendors": _vendor_rules, "ibans": _iban_rules}
     for group in secret_values.DATA["group"]:
         rules = made[group["made"]]() if "made" in group else map(_rule, group["rules"])
-        needs = tuple(group.get("needs", "").split())
+        needs = frozenset(group.get("needs", "").split())
         yield from (replace(rule, needs=needs or rule.needs, needs_digit=group.get("digit", False)) for rule in rules)
 
 
@@ -98,7 +98,9 @@ def _vendor_rules() -> Iterator[SecretRule]:
         begins = "|".join(map(re.escape, longest_first))
         pattern = rf"(?<![A-Za-z0-9_])(?P<value>(?:{begins})[{prefix['alphabet']}]{{{prefix['least']},}})"
         is_key = partial(secret_values.is_key_behind, longest_first)
-        yield SecretRule(SecretKind.API_KEY, re.compile(pattern), is_key, tuple(map(str.casefold, prefix["begins"])))
+        yield SecretRule(
+            SecretKind.API_KEY, re.compile(pattern), is_key, frozenset(map(str.casefold, prefix["begins"]))
+        )
 
 
 def _iban_rules() -> Iterator[SecretRule]:
@@ -112,6 +114,7 @@ def _iban_rules() -> Iterator[SecretRule]:
 
 RULES: tuple[SecretRule, ...] = tuple(_rules())
 """In the order in which they are applied."""
+_NEEDS = frozenset[str]().union(*(rule.needs for rule in RULES))
 ASKED = _compiled("{asked}")
 """What a question asks for when the answer is a secret."""
 
@@ -159,8 +162,10 @@ def _found(text: str) -> Redaction:
 def _redacted(text: str) -> Redaction:
     kinds: list[SecretKind] = []
     folded, has_digit = text.casefold(), any(map(str.isdigit, text))
+    # Each is looked for once, though many rules need the same.
+    found = {each for each in _NEEDS if each in folded}
     for rule in RULES:
-        if (has_digit or not rule.needs_digit) and (not rule.needs or any(each in folded for each in rule.needs)):
+        if (has_digit or not rule.needs_digit) and (not rule.needs or not found.isdisjoint(rule.needs)):
             text = rule.pattern.sub(_Replace(rule, kinds), text)
     return Redaction(text, tuple(kinds))
 

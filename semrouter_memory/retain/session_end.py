@@ -1,4 +1,4 @@
-"""A session's end: which of its turns an episode covers, and when the end is processed.
+"""A session's end: its episode, the lessons of its agents, and the end of what holds within it.
 
 Strategy. A session that goes on after its end has one episode, rewritten from all its turns, as long as these are stored and
 few enough for one episode. After that an episode of its own covers the turns since the last end, so that episodes do not
@@ -8,11 +8,14 @@ A model writes it where one is configured. Without one, or when its answer is no
 goal and steps; quotes already hold what users said. While the model is unavailable that episode stands, and the end stays
 pending until the turns are read and the model has rewritten the episode. The memory's id follows from the session, so a second end, a crash in between or a continued
 session replaces the same memory.
+
+Every method raises `StoreUnavailableError` or `LockLostError` when it can be done later.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import timedelta
 
 from semrouter_memory.errors import (
     ChatModelError,
@@ -22,135 +25,15 @@ from semrouter_memory.errors import (
     TurnLogError,
 )
 from semrouter_memory.events import EpisodeFinished, SessionDue, WorkFailed
-from semrouter_memory.model import Candidate, Claim, LoggedTurn, MemoryType, OwnerKind, Scope, TurnState
-from semrouter_memory.ports import ChatModel, Embedder, MemoryReader, Observer, TurnLog
-from semrouter_memory.retain import episode_llm, episodes, lessons, quotes
-from semrouter_memory.retain.episode_llm import LlmEpisodes
+from semrouter_memory.lineage import pages
+from semrouter_memory.model import Candidate, Claim, LoggedTurn, MemoryType, OwnerKind, Reach, Scope, TurnState
+from semrouter_memory.retain import episodes, lessons, quotes
 from semrouter_memory.retain.passages import fitted, reads_all
-from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
 from semrouter_memory.retain.scheduling import Trigger
-from semrouter_memory.retain.session_memories import SessionMemories
+from semrouter_memory.retain.steps import RetainParts
 
 _MIN_TELLING_TURNS = 2
 """An episode of one turn with content could only repeat its quote."""
-
-
-class EpisodeWriter:
-    """Writes episodes.
-
-    Args:
-        keep_quotes: quotes are stored.
-    """
-
-    def __init__(
-        self,
-        *,
-        writer: ReconcilingWriter,
-        embedder: Embedder,
-        chat_model: ChatModel | None,
-        observer: Observer,
-        keep_quotes: bool,
-    ) -> None:
-        self._writer = writer
-        self._fits = reads_all(embedder)
-        self._model = LlmEpisodes(chat_model, observer) if chat_model else None
-        self._observer = observer
-        self._keep_quotes = keep_quotes
-
-    async def sum_up(self, claim: Claim, turns: Sequence[LoggedTurn], *, ask_model: bool) -> bool:
-        """Write the session's episode, if there is anything to say.
-
-        Args:
-            turns: the session's turns that are still stored, oldest first; at least one.
-
-        Returns:
-            False when there is an episode and it was not written: the claim is lost, a turn was deleted meanwhile, or
-            its content must not be stored.
-
-        Raises:
-            StoreUnavailableError: it can be written later.
-            LockLostError: same.
-            ModelUnavailableError: the model can write it later; an episode without the model is written.
-        """
-        candidate, away = await self._candidate(turns, ask_model=ask_model)
-        if candidate is None:
-            self._observer.observe(EpisodeFinished(extractor="", turns=len(turns), written=False))
-            if away:
-                raise away
-            return True
-        written = await self._writer.replace(claim, candidate, memory_id=episodes.memory_id(claim, turns))
-        self._observer.observe(EpisodeFinished(extractor=candidate.extractor, turns=len(turns), written=written))
-        if written and away:
-            raise away
-        return written
-
-    async def _candidate(
-        self, turns: Sequence[LoggedTurn], *, ask_model: bool
-    ) -> tuple[Candidate | None, ModelUnavailableError | None]:
-        """The episode, None when there is none; and why the model could not be asked."""
-        content, away = await self._by_model(turns) if ask_model else ("", None)
-        if content and self._fits(content):
-            model = self._model.name if self._model else ""
-            return episodes.as_candidate(content, turns, extractor=episode_llm.EXTRACTOR, model=model), None
-        content = fitted(await asyncio.to_thread(episodes.episode, turns), self._fits)
-        return episodes.as_candidate(content, turns, extractor=episodes.EXTRACTOR) if content else None, away
-
-    async def _by_model(self, turns: Sequence[LoggedTurn]) -> tuple[str, ModelUnavailableError | None]:
-        if self._model is None or not await self._is_worth_it(turns):
-            return "", None
-        try:
-            return await self._model.episode(turns), None
-        except ModelUnavailableError as error:
-            return "", error
-        except ChatModelError:
-            return "", None
-
-    async def _is_worth_it(self, turns: Sequence[LoggedTurn]) -> bool:
-        """Whether a tool ran, or the session has more content than one quote."""
-        if any(turn.tools for turn in turns):
-            return True
-        telling = {turn.id for turn in turns if turn.state is TurnState.EXTRACTED}
-        if self._keep_quotes and len(telling) < _MIN_TELLING_TURNS:
-            found = await asyncio.to_thread(quotes.candidates, turns)
-            telling |= {turn_id for candidate in found for turn_id in candidate.turn_ids}
-        return len(telling) >= _MIN_TELLING_TURNS
-
-
-class LessonWriter:
-    """Writes the lessons of agents' runs to the agents."""
-
-    def __init__(self, *, writer: ReconcilingWriter, reader: MemoryReader) -> None:
-        self._writer = writer
-        self._reader = reader
-
-    async def write(self, claim: Claim, turns: Sequence[LoggedTurn]) -> None:
-        """Write what each agent learned in the session, unless it is among what is known of the user.
-
-        Raises:
-            StoreUnavailableError: it can be written later.
-            LockLostError: same.
-        """
-        for agent in dict.fromkeys(turn.agent for turn in turns if turn.agent):
-            run = await asyncio.to_thread(lessons.learned, turns, agent)
-            if not run.lessons:
-                continue
-            found = lessons.candidates(run, await self._known(claim.scope), turns[-1].observed_at)
-            if found:
-                await self._writer.share(claim, turns, Scope(agent, kind=OwnerKind.AGENT), found)
-
-    async def _known(self, user: Scope) -> frozenset[str]:
-        """Terms of what is known of the user. Episodes are left out: they tell of the run itself."""
-        found: set[str] = set()
-        cursor = ""
-        while True:
-            page = await self._reader.page(user, limit=_PAGE, types=_ABOUT_USERS, now=None, cursor=cursor)
-            found |= await asyncio.to_thread(lessons.known_terms, page.memories)
-            cursor = page.cursor
-            if not cursor:
-                return frozenset(found)
-
-
-_PAGE = 1_000
 _ABOUT_USERS = frozenset(MemoryType) - {MemoryType.EPISODIC}
 _EPISODE_TURNS = 200
 """The last turns of a session that an episode is made of."""
@@ -162,29 +45,15 @@ class SessionEndHandler:
 
     Args:
         end_trigger: why the session has ended, None while it has not.
-        episodes: None: sessions are closed without an episode.
-        lessons: None: agents learn nothing.
-        memories: ends what holds within a session.
     """
 
     def __init__(
-        self,
-        *,
-        turn_log: TurnLog,
-        reader: MemoryReader,
-        observer: Observer,
-        end_trigger: Callable[[Claim, Sequence[LoggedTurn]], Trigger | None],
-        episodes: EpisodeWriter | None,
-        lessons: LessonWriter | None,
-        memories: SessionMemories,
+        self, parts: RetainParts, end_trigger: Callable[[Claim, Sequence[LoggedTurn]], Trigger | None]
     ) -> None:
-        self._turn_log = turn_log
-        self._reader = reader
-        self._observer = observer
+        self._parts = parts
+        self._turn_log, self._reader, self._writer = parts.turn_log, parts.reader, parts.writer
         self._end_trigger = end_trigger
-        self._episodes = episodes
-        self._lessons = lessons
-        self._memories = memories
+        self._fits = reads_all(parts.embedder)
 
     async def sum_up(self, claim: Claim, *, ask_model: bool) -> bool:
         """Write the session's episode if it has ended, record that, and release the claim.
@@ -204,20 +73,20 @@ class SessionEndHandler:
         turns = await self._turn_log.session_turns(claim, limit=_EPISODE_TURNS + 1)
         if trigger := self._end_trigger(claim, turns):
             done = True
-            if turns and (self._episodes or self._lessons):
-                self._observer.observe(SessionDue(trigger))
+            if turns and (self._parts.config.episodes or self._parts.config.agent_lessons):
+                self._parts.observer.observe(SessionDue(trigger))
                 done = await self._summed_up(claim, await self._stretch(claim, turns), ask_model=ask_model)
             if done and not claim.turns:
-                await self._memories.end(claim)
+                await self._end_memories(claim)
                 await self._turn_log.mark_episode(claim, through=turns[-1].sequence if turns else 0)
         await self._turn_log.release(claim)
         return done
 
     async def _summed_up(self, claim: Claim, turns: Sequence[LoggedTurn], *, ask_model: bool) -> bool:
         """Write episode and lessons; whether nothing is left to try."""
-        done = self._episodes is None or await self._write(self._episodes, claim, turns, ask_model=ask_model)
-        if done and self._lessons and not claim.turns:
-            await self._lessons.write(claim, await self._lasting(claim, turns))
+        done = not self._parts.config.episodes or await self._write_episode(claim, turns, ask_model=ask_model)
+        if done and self._parts.config.agent_lessons and not claim.turns:
+            await self._write_lessons(claim, await self._lasting(claim, turns))
         return done
 
     async def _stretch(self, claim: Claim, turns: Sequence[LoggedTurn]) -> Sequence[LoggedTurn]:
@@ -236,21 +105,21 @@ class SessionEndHandler:
         waiting = TurnState.WAITING
         return [turn for turn in turns if turn.state is not waiting or not deletions.erases(turn.observed_at)]
 
-    async def _write(
-        self, writer: EpisodeWriter, claim: Claim, turns: Sequence[LoggedTurn], *, ask_model: bool
-    ) -> bool:
+    # -- the episode ---------------------------------------------------------------------------------------------------
+
+    async def _write_episode(self, claim: Claim, turns: Sequence[LoggedTurn], *, ask_model: bool) -> bool:
         """Whether nothing is left to try; when turns were deleted meanwhile, the episode covers the others at once."""
         left = await self._lasting(claim, turns)
         if not left:
             return True
         for _ in range(_TRIES):
             try:
-                if await writer.sum_up(replace(claim, turns=tuple(left)), left, ask_model=ask_model):
+                if await self._written(replace(claim, turns=tuple(left)), left, ask_model=ask_model):
                     return True
             except (StoreUnavailableError, LockLostError, TurnLogError, ModelUnavailableError):
                 raise
             except Exception as error:  # noqa: BLE001 - an episode is derived: it is dropped rather than retried forever
-                self._observer.observe(WorkFailed(error))
+                self._parts.observer.observe(WorkFailed(error))
             stored = {turn.id for turn in await self._turn_log.session_turns(claim, limit=2 * _EPISODE_TURNS)}
             if all(turn.id in stored for turn in left):
                 return True
@@ -258,3 +127,88 @@ class SessionEndHandler:
             if not left:
                 return False
         return False
+
+    async def _written(self, claim: Claim, turns: Sequence[LoggedTurn], *, ask_model: bool) -> bool:
+        """Write the episode of these turns, if there is anything to say.
+
+        Returns:
+            False when there is an episode and it was not written: the claim is lost, a turn was deleted meanwhile, or
+            its content must not be stored.
+
+        Raises:
+            ModelUnavailableError: the model can write it later; an episode without the model is written.
+        """
+        candidate, away = await self._episode(turns, ask_model=ask_model)
+        written = candidate is not None and await self._writer.replace(
+            claim, candidate, memory_id=episodes.memory_id(claim, turns)
+        )
+        extractor = candidate.extractor if candidate else ""
+        self._parts.observer.observe(EpisodeFinished(extractor=extractor, turns=len(turns), written=written))
+        done = written or candidate is None
+        if done and away:
+            raise away
+        return done
+
+    async def _episode(
+        self, turns: Sequence[LoggedTurn], *, ask_model: bool
+    ) -> tuple[Candidate | None, ModelUnavailableError | None]:
+        """The episode, None when there is none; and why the model could not be asked."""
+        content, away = await self._by_model(turns) if ask_model else ("", None)
+        if content and self._fits(content):
+            model = self._parts.chat_model.name if self._parts.chat_model else ""
+            return episodes.as_candidate(content, turns, extractor=episodes.BY_MODEL, model=model), None
+        content = fitted(await asyncio.to_thread(episodes.episode, turns), self._fits)
+        return episodes.as_candidate(content, turns, extractor=episodes.EXTRACTOR) if content else None, away
+
+    async def _by_model(self, turns: Sequence[LoggedTurn]) -> tuple[str, ModelUnavailableError | None]:
+        model = self._parts.chat_model
+        if model is None or not await self._is_worth_it(turns):
+            return "", None
+        try:
+            return await episodes.summed_up(turns, model, self._parts.observer), None
+        except ModelUnavailableError as error:
+            return "", error
+        except ChatModelError:
+            return "", None
+
+    async def _is_worth_it(self, turns: Sequence[LoggedTurn]) -> bool:
+        """Whether a tool ran, or the session has more content than one quote."""
+        if any(turn.tools for turn in turns):
+            return True
+        telling = {turn.id for turn in turns if turn.state is TurnState.EXTRACTED}
+        if self._parts.config.quotes and len(telling) < _MIN_TELLING_TURNS:
+            found = await asyncio.to_thread(quotes.candidates, turns)
+            telling |= {turn_id for candidate in found for turn_id in candidate.turn_ids}
+        return len(telling) >= _MIN_TELLING_TURNS
+
+    # -- lessons and memories of the session ---------------------------------------------------------------------------
+
+    async def _write_lessons(self, claim: Claim, turns: Sequence[LoggedTurn]) -> None:
+        """Write to each agent what it learned in the session, unless it is among what is known of the user."""
+        for agent in dict.fromkeys(turn.agent for turn in turns if turn.agent):
+            run = await asyncio.to_thread(lessons.learned, turns, agent)
+            if not run.lessons:
+                continue
+            found = lessons.candidates(run, await self._known(claim.scope), turns[-1].observed_at)
+            if found:
+                await self._writer.share(claim, turns, Scope(agent, kind=OwnerKind.AGENT), found)
+
+    async def _known(self, user: Scope) -> frozenset[str]:
+        """Terms of what is known of the user. Episodes are left out: they tell of the run itself."""
+        found: set[str] = set()
+        async for page in pages(self._reader, user, types=_ABOUT_USERS):
+            found |= await asyncio.to_thread(lessons.known_terms, page)
+        return frozenset(found)
+
+    async def _end_memories(self, claim: Claim) -> None:
+        """Promote or delete what holds within the session. Doing it again changes nothing.
+
+        Such a memory expires after `retain.session_memory_hours` at the latest, so only memories that expire by then are
+        read: few users have any, and many sessions end.
+        """
+        latest = self._parts.clock.now() + timedelta(hours=self._parts.config.session_memory_hours)
+        passing = pages(self._reader, claim.scope, reach=Reach.RECALL, expires_by=latest)
+        limited = [each async for page in passing for each in page if each.within_session]
+        found = [each for each in limited if await self._turn_log.is_called(claim, each.within_session)]
+        if found:
+            await self._writer.settle(claim.scope, found)

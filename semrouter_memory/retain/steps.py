@@ -14,7 +14,7 @@ from semrouter_memory.config import RetainConfig
 from semrouter_memory.errors import ChatModelError, ModelUnavailableError
 from semrouter_memory.events import CandidatesRefused, ExtractionFinished, SessionDue
 from semrouter_memory.model import Candidate, ChatMessage, Claim, LoggedTurn, TurnState, Vector
-from semrouter_memory.ports import ChatModel, Clock, Embedder, Observer, SessionStateBuilder, TurnLog
+from semrouter_memory.ports import ChatModel, Clock, Embedder, MemoryReader, Observer, SessionStateBuilder, TurnLog
 from semrouter_memory.retain import quotes
 from semrouter_memory.retain.directives import withdrawn
 from semrouter_memory.retain.extract_llm import EXTRACTOR, LlmExtractor, batch_of
@@ -38,30 +38,46 @@ def scene_turns(config: RetainConfig) -> int:
     return max(_SCENE_TURNS, config.context_turns)
 
 
-@dataclass(frozen=True, slots=True)
-class StepParts:
-    """The ports of both steps; `states` receives every turn that was read."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetainParts:
+    """What the steps work with.
+
+    Attributes:
+        reader: for whether the store is available, and for what is known already.
+        chat_model: with the role `memory_extraction`.
+        batch_size: turns that one prompt carries.
+        states: receives every turn that was read; None when session states are not stored.
+    """
 
     turn_log: TurnLog
+    reader: MemoryReader
     writer: ReconcilingWriter
+    embedder: Embedder
+    chat_model: ChatModel | None
     observer: Observer
-    states: SessionStateBuilder | None
+    clock: Clock
+    config: RetainConfig
+    batch_size: int
+    states: SessionStateBuilder | None = None
+
+    async def read(
+        self, claim: Claim, turns: Sequence[LoggedTurn], candidates: Sequence[Candidate], extractor: str, found: Written
+    ) -> None:
+        """Tell of turns that were read, and of what became of the candidates."""
+        if self.states is not None:
+            await self.states.turns_read(claim, turns, candidates)
+        actions = dict(found.actions)
+        self.observer.observe(
+            ExtractionFinished(extractor=extractor, turns=len(turns), candidates=len(candidates), actions=actions)
+        )
 
 
 class QuoteStep:
-    """Takes quotes from turns.
+    """Takes quotes from turns. Without a model nothing reads the turns afterwards, so the caller finishes them at once."""
 
-    Args:
-        last: no model reads the turns afterwards, so the caller finishes them at once.
-    """
-
-    def __init__(self, parts: StepParts, *, embedder: Embedder, last: bool) -> None:
-        self._embedder = embedder
-        self._turn_log = parts.turn_log
-        self._writer = parts.writer
-        self._observer = parts.observer
-        self._states = parts.states
-        self._last = last
+    def __init__(self, parts: RetainParts) -> None:
+        self._parts = parts
+        self._turn_log, self._last = parts.turn_log, parts.chat_model is None
 
     async def run(self, claim: Claim, part: Sequence[LoggedTurn]) -> set[str] | None:
         """Store the quotes of these turns of the claim.
@@ -75,19 +91,17 @@ class QuoteStep:
         new = {turn.id for turn in part}
         first, last = (claim.turns.index(turn) for turn in (part[0], part[-1]))
         scene = _scene((*claim.context, *claim.turns[:first]))
-        found = await read(claim.turns[first : last + 1], scene, self._embedder)
+        found = await read(claim.turns[first : last + 1], scene, self._parts.embedder)
         candidates = [candidate for candidate in found if candidate.turn_ids[0] in new]
-        self._observer.observe(SessionDue(Trigger.QUOTES))
+        self._parts.observer.observe(SessionDue(Trigger.QUOTES))
         before = claim.turns[first - 1 : first] or claim.context[-1:]
         written = await self._written(claim, candidates, new, withdrawn((*before, *claim.turns[first : last + 1])))
         if written is None:
             return None
-        if self._states is not None:
-            await self._states.turns_read(claim, part, candidates)
+        await self._parts.read(claim, part, candidates, quotes.EXTRACTOR, written)
         if not self._last:
             outcomes = {turn.id: turn.id in written.sources for turn in part if turn.id in written.alive}
             await self._turn_log.mark_rules_done(claim, outcomes)
-        _report(self._observer, quotes.EXTRACTOR, len(part), candidates, written)
         return written.sources
 
     async def _written(
@@ -95,7 +109,7 @@ class QuoteStep:
     ) -> Written | None:
         """Many turns have no quote; then the owner's lock is not taken."""
         if candidates or taken_back:
-            return await self._writer.write(claim, candidates, withdrawn=taken_back)
+            return await self._parts.writer.write(claim, candidates, withdrawn=taken_back)
         if self._last:
             # `finish` checks that the claim holds.
             return Written(frozenset(new))
@@ -155,31 +169,22 @@ class ModelStep:
     def __init__(
         self,
         model: ChatModel,
-        parts: StepParts,
+        parts: RetainParts,
         *,
-        embedder: Embedder,
         scheduler: ExtractionScheduler,
         failures: FailurePolicy,
-        clock: Clock,
-        batch_size: int,
-        context_turns: int,
     ) -> None:
+        self._parts = parts
         self._model = model
-        self._extractor = LlmExtractor(model, embedder)
+        self._extractor = LlmExtractor(model, parts.embedder)
         self._turn_log = parts.turn_log
-        self._writer = parts.writer
-        self._observer = parts.observer
-        self._states = parts.states
         self._scheduler = scheduler
         self._failures = failures
-        self._clock = clock
-        self._batch_size = batch_size
-        self._context_turns = context_turns
 
     def batch(self, claim: Claim) -> tuple[LoggedTurn, ...]:
         """The turns that one prompt carries now."""
         failures = claim.turns[0].attempts + self._scheduler.failures(claim.key)
-        return batch_of(claim.turns, limit=max(1, self._batch_size >> failures))
+        return batch_of(claim.turns, limit=max(1, self._parts.batch_size >> failures))
 
     async def run(self, claim: Claim, batch: Sequence[LoggedTurn], known: set[str]) -> bool:
         """Ask the model about these turns of the claim, store what it finds, and finish them.
@@ -197,13 +202,11 @@ class ModelStep:
         ids = {turn.id for turn in taken_back}
         candidates = [each for each in grounded.candidates if ids.isdisjoint(each.turn_ids)]
         needed = frozenset(turn.id for turn in batch)
-        written = await self._writer.write(claim, candidates, needed=needed, withdrawn=taken_back)
+        written = await self._parts.writer.write(claim, candidates, needed=needed, withdrawn=taken_back)
         if written is None:
             await self._turn_log.release(claim)
             return False
-        if self._states is not None:
-            await self._states.turns_read(claim, batch, candidates)
-        _report(self._observer, EXTRACTOR, len(batch), candidates, written)
+        await self._parts.read(claim, batch, candidates, EXTRACTOR, written)
         sources = known | written.sources | with_quotes(batch)
         await self._turn_log.finish(claim, {turn.id: turn.id in sources for turn in batch})
         return True
@@ -223,7 +226,7 @@ class ModelStep:
             return None
         self._scheduler.answered(claim.key)
         if grounded.turned_away:
-            self._observer.observe(CandidatesRefused(EXTRACTOR, grounded.turned_away))
+            self._parts.observer.observe(CandidatesRefused(EXTRACTOR, grounded.turned_away))
         return grounded
 
     async def _probe(self) -> None:
@@ -246,16 +249,11 @@ class ModelStep:
             pause = timedelta(seconds=error.wait_seconds)
         elif not error.circuit_open:
             self._failures.report(claim, error)
-        self._scheduler.cool_down(claim.key, pause, self._clock.now())
+        self._scheduler.cool_down(claim.key, pause, self._parts.clock.now())
         if not at_fault:
             await self._turn_log.release(claim)
 
     def _context_of(self, claim: Claim) -> Sequence[LoggedTurn]:
         """Earlier turns for the model."""
-        return _alive(claim.context)[-self._context_turns :] if self._context_turns else ()
-
-
-def _report(observer: Observer, extractor: str, turns: int, candidates: Sequence[Candidate], written: Written) -> None:
-    observer.observe(
-        ExtractionFinished(extractor=extractor, turns=turns, candidates=len(candidates), actions=dict(written.actions))
-    )
+        count = self._parts.config.context_turns
+        return _alive(claim.context)[-count:] if count else ()

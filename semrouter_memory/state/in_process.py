@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from semrouter_memory.databases.columns import pack
+from semrouter_memory.databases import pack
 from semrouter_memory.model import Scope
 
 _COUNTERS = 65_536

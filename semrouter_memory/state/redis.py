@@ -14,11 +14,11 @@ from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 
-from semrouter_memory.databases.columns import micros, moment, pack
+from semrouter_memory.databases import micros, moment, pack
 from semrouter_memory.databases.redis_connection import Command, RedisConnection, reported_as
 from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.model import Reach, Scope, Usage
-from semrouter_memory.ports import MAX_RECEIPTS, Clock
+from semrouter_memory.ports import RECEIPTS, Clock
 
 _USAGE_SECONDS = 400 * 86_400
 """How long the use of a user's memories is known after the last one."""
@@ -35,20 +35,6 @@ if redis.call('PTTL', KEYS[2]) < tonumber(ARGV[2]) then redis.call('PEXPIRE', KE
 """
 
 
-# KEYS: value, index. ARGV: milliseconds, member, end, its bytes, how many lines to keep, new lines.
-_ADD_RECEIPTS = """
-local lines, old = ARGV[6], redis.call('GET', KEYS[1])
-if old then lines = lines .. '\\n' .. string.sub(old, 9) end
-local at, count = 0, 0
-repeat at = string.find(lines, '\\n', at + 1, true); count = count + 1 until not at or count == tonumber(ARGV[5])
-if at then lines = string.sub(lines, 1, at - 1) end
-redis.call('SET', KEYS[1], ARGV[4] .. lines, 'PX', ARGV[1])
-redis.call('ZADD', KEYS[2], ARGV[3], ARGV[2])
-if redis.call('PTTL', KEYS[2]) < tonumber(ARGV[1]) then redis.call('PEXPIRE', KEYS[2], ARGV[1]) end
-"""
-_RECEIPTS = "receipts"
-
-
 class RedisStateStore:
     """Values and usage that replicas with the same prefix share."""
 
@@ -57,7 +43,6 @@ class RedisStateStore:
         self._prefix = prefix
         self._clock = clock
         self._put = connection.script(_PUT)
-        self._add_receipts = connection.script(_ADD_RECEIPTS)
 
     # -- values --------------------------------------------------------------------------------------------------------
 
@@ -125,28 +110,6 @@ class RedisStateStore:
                 keys = zip(("HDEL", "ZREM"), self._usage_keys(scope), strict=True)
                 await self._connection.execute_all((*key, *packed) for key in keys)
 
-    # -- receipts ------------------------------------------------------------------------------------------------------
-
-    async def add_receipts(self, scope: Scope, receipts: Sequence[bytes], *, ttl: timedelta) -> None:
-        own, ends = scope.in_project(""), micros(self._clock.now() + ttl)
-        with reported_as(_unavailable, "state: add_receipts"):
-            await self._connection.run(
-                self._add_receipts,
-                [self._value_key(own, _RECEIPTS), self._index(own)],
-                [
-                    max(1, int(ttl.total_seconds() * 1000)),
-                    _member(own, _RECEIPTS),
-                    ends,
-                    ends.to_bytes(_MOMENT_BYTES, "big"),
-                    MAX_RECEIPTS,
-                    b"\n".join(receipts[:MAX_RECEIPTS]),
-                ],
-            )
-
-    async def receipts(self, scope: Scope) -> Sequence[bytes]:
-        found = await self.get(scope.in_project(""), [_RECEIPTS])
-        return found[_RECEIPTS].split(b"\n") if found else ()
-
     # -- leaving -------------------------------------------------------------------------------------------------------
 
     async def forget(self, scope: Scope, reach: Reach) -> None:
@@ -155,7 +118,7 @@ class RedisStateStore:
             members = [member.decode() for member in await self._connection.execute("ZRANGE", index, 0, -1)]
             if reach is Reach.EXACT:
                 # Receipts may name what is forgotten.
-                receipts = _member(scope.in_project(""), _RECEIPTS)
+                receipts = _member(scope.in_project(""), RECEIPTS)
                 members = [each for each in members if each.startswith(_project(scope)) or each == receipts]
             else:
                 await self._connection.execute("DEL", *self._usage_keys(scope))

@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from semrouter_memory.databases.columns import micros, moment, pack
+from semrouter_memory.databases import micros, moment, pack
 from semrouter_memory.databases.sqlite_connections import is_new
 from semrouter_memory.databases.sqlite_database import Database, FileKind
 from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.model import Reach, Scope, Usage
-from semrouter_memory.ports import MAX_RECEIPTS, Clock
+from semrouter_memory.ports import RECEIPTS, Clock
 
 _SCHEMA_VERSION = 2
 _SCHEMA = (
@@ -46,13 +46,6 @@ def _set_up(connection: sqlite3.Connection) -> bytes:
 
 
 _STATE_FILE = FileKind("state file", _set_up, lambda message, _: UnavailableError(message, service=Service.STATE))
-
-
-_RECEIPTS = "receipts"
-
-
-def _receipts_key(scope: Scope) -> tuple[bytes, bytes, bytes]:
-    return pack(scope.owner), pack(""), pack(_RECEIPTS)
 
 
 class SqliteStateStore:
@@ -130,24 +123,6 @@ class SqliteStateStore:
             [(pack(scope.owner), pack(memory_id)) for memory_id in memory_ids],
         )
 
-    # -- receipts ------------------------------------------------------------------------------------------------------
-
-    async def add_receipts(self, scope: Scope, receipts: Sequence[bytes], *, ttl: timedelta) -> None:
-        key, ends_at = _receipts_key(scope), micros(self._clock.now() + ttl)
-
-        def add() -> None:
-            execute = self._database.background.execute
-            row = execute("SELECT value FROM state WHERE owner = ? AND project_id = ? AND key = ?", key).fetchone()
-            lines = [*receipts, *(row[0].split(b"\n") if row else ())][:MAX_RECEIPTS]
-            execute("INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?, ?)", (*key, ends_at, b"\n".join(lines)))
-
-        await self._database.write("add_receipts", add)
-        self._database.checkpoint_if_due()
-
-    async def receipts(self, scope: Scope) -> Sequence[bytes]:
-        found = await self.get(scope.in_project(""), [_RECEIPTS])
-        return found[_RECEIPTS].split(b"\n") if found else ()
-
     # -- leaving -------------------------------------------------------------------------------------------------------
 
     async def forget(self, scope: Scope, reach: Reach) -> None:
@@ -158,7 +133,10 @@ class SqliteStateStore:
             if reach is Reach.EXACT:
                 execute("DELETE FROM state WHERE owner = ? AND project_id = ?", (owner, project_id))
                 # They may name what is forgotten.
-                execute("DELETE FROM state WHERE owner = ? AND project_id = ? AND key = ?", _receipts_key(scope))
+                execute(
+                    "DELETE FROM state WHERE owner = ? AND project_id = ? AND key = ?",
+                    (owner, pack(""), pack(RECEIPTS)),
+                )
             else:
                 execute("DELETE FROM state WHERE owner = ?", (owner,))
                 execute("DELETE FROM usage WHERE owner = ?", (owner,))

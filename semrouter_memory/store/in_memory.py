@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from semrouter_memory.databases.columns import micros, moment
+from semrouter_memory.databases import micros, moment
 from semrouter_memory.language import bm25
 from semrouter_memory.language.terms import search_terms
 from semrouter_memory.model import ALWAYS, EmbeddedMemory, Hit, Memory, MemoryType, Page, Period, Reach, Scope, Vector

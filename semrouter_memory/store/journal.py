@@ -25,8 +25,8 @@ from pathlib import Path
 import numpy as np
 import orjson
 
+from semrouter_memory.databases.sqlite_connections import sync
 from semrouter_memory.errors import StoreUnavailableError
-from semrouter_memory.store.lite_file import sync
 from semrouter_memory.store.schema import EMBEDDING, Row
 
 _SEQUENCE_DIGITS = 16

@@ -24,6 +24,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from semrouter_memory.databases.sqlite_connections import lock_file
 from semrouter_memory.errors import ConfigurationError, StoreUnavailableError
 from semrouter_memory.store import lite_file
 from semrouter_memory.store.location import LITE_MISSING
@@ -123,7 +124,7 @@ class LiteServer:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             if self._lock is None:
-                self._lock = _lock(self._path.with_name(f".{self._path.name}.owner"))
+                self._lock = lock_file(self._path.with_name(f".{self._path.name}.owner"))
                 _refuse_foreign_user(self._path)
             # Memories are private; SQLite gives its side files the same mode.
             os.close(os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
@@ -140,16 +141,6 @@ def _reason(path: Path) -> str:
     if lite_file.is_sound(path):
         return "see its message above"
     return "the file is damaged; put a copy in its place, or move it away to begin with an empty one"
-
-
-def _lock(path: Path) -> int:
-    descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        raise
-    return descriptor
 
 
 def _refuse_foreign_user(path: Path) -> None:

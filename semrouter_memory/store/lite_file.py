@@ -15,6 +15,7 @@ from pathlib import Path
 
 from pymilvus.grpc_gen.schema_pb2 import StructArrayField
 
+from semrouter_memory.databases.sqlite_connections import sync
 from semrouter_memory.errors import StoreUnavailableError
 
 _BUSY_SECONDS = 10.0
@@ -152,14 +153,6 @@ def _forget_unused_terms(connection: sqlite3.Connection) -> None:
 def _open(path: Path) -> sqlite3.Connection:
     # `mode=rw`: a missing file must not be created.
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
-
-
-def sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager

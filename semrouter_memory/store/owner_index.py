@@ -22,7 +22,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from semrouter_memory.databases.columns import micros, moment
+from semrouter_memory.databases import micros, moment
 from semrouter_memory.language import bm25
 from semrouter_memory.language.bm25 import TermIndex
 from semrouter_memory.model import EmbeddedMemory, Memory, MemoryType, Reach, Scope, Vector

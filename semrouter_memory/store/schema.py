@@ -23,7 +23,7 @@ from urllib.parse import quote, unquote
 import numpy as np
 import orjson
 
-from semrouter_memory.databases.columns import micros, moment
+from semrouter_memory.databases import micros, moment
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.language.terms import search_terms
 from semrouter_memory.model import ALWAYS, PINNED, EmbeddedMemory, Memory, MemoryType, Period, Reach, Scope, Vector

@@ -23,9 +23,10 @@ _WARNINGS = {
 }
 _LOST_CHAINS = frozenset({CompressionReason.CHAIN_LOST, CompressionReason.NOT_MARKED})
 """The server knows less of such a conversation than the client expects."""
-_SEARCHED = frozenset({Reason.INJECTED, Reason.BELOW_THRESHOLD, Reason.NO_MEMORIES, Reason.REWRITE_TIMEOUT})
 _DEBUG = {
     Reason.BELOW_THRESHOLD: "No memories above threshold",
+    Reason.ALREADY_VISIBLE: "Request shows the memories already",
+    Reason.OVER_BUDGET: "Memories longer than the token budget",
     Reason.NO_MEMORIES: "User has no memories",
     # The outage itself was logged once, as an error.
     Reason.STORE_UNAVAILABLE: "Store unavailable, skipping memory",
@@ -118,7 +119,7 @@ def _log_recall(result: RecallResult) -> None:
     if result.compression is not None:
         _log_compression(result.compression)
     reason = result.reason
-    if result.without_history and reason in _SEARCHED:
+    if result.without_history and reason.is_outcome:
         _log.debug("No history, query-only search")
     measured = {"reason": reason.value, "duration_ms": round(sum(result.steps_ms.values()), 2)}
     if reason is Reason.INJECTED:

@@ -15,7 +15,7 @@ last step, with the answer, is the turn that is accepted; it is never a repetiti
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from semrouter_memory.databases.columns import micros
+from semrouter_memory.databases import micros
 from semrouter_memory.model import Appended, AppendOutcome, Turn, TurnState
 from semrouter_memory.turn_log.bounds import (
     BoundedTurn,

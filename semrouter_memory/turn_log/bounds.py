@@ -11,7 +11,7 @@ from hashlib import blake2b
 
 import orjson
 
-from semrouter_memory.databases.columns import micros, pack
+from semrouter_memory.databases import micros, pack
 from semrouter_memory.model import Json, SessionHints, ToolUse, Turn
 
 MAX_SESSION_ID_CHARS = 128

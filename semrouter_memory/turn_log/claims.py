@@ -16,7 +16,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
-from semrouter_memory.databases.columns import micros, moment
+from semrouter_memory.databases import micros, moment
 from semrouter_memory.model import Claim, PendingSession, Scope, TurnState
 from semrouter_memory.turn_log.bounds import storable
 from semrouter_memory.turn_log.rows import SessionRow, TurnRow

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import blake2b
 
-from semrouter_memory.databases.columns import pack
+from semrouter_memory.databases import pack
 from semrouter_memory.model import Scope, Turn
 
 _SIZE = 16

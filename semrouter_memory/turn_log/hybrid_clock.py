@@ -13,7 +13,7 @@ clock was wrong. A process learns of another one's times when it looks for work,
 import threading
 from datetime import datetime
 
-from semrouter_memory.databases.columns import micros, moment
+from semrouter_memory.databases import micros, moment
 from semrouter_memory.ports import Clock
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
-from semrouter_memory.databases.columns import micros, moment
+from semrouter_memory.databases import micros, moment
 from semrouter_memory.databases.sqlite_database import Database
 from semrouter_memory.errors import MemoryServiceError
 from semrouter_memory.model import (

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 
-from semrouter_memory.databases.columns import micros
+from semrouter_memory.databases import micros
 from semrouter_memory.model import Scope, TurnState
 from semrouter_memory.turn_log.bounds import MAX_SESSION_ID_CHARS, storable
 from semrouter_memory.turn_log.rows import SessionRow, TurnRow

@@ -11,7 +11,7 @@ complete is noted, and it is completed at the next start or sweep.
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
-from semrouter_memory.databases.columns import micros, moment
+from semrouter_memory.databases import micros, moment
 from semrouter_memory.model import Scope, Tombstone, TurnState
 from semrouter_memory.turn_log.rows import SessionRow, TurnRow
 from semrouter_memory.turn_log.storage import BATCH, Changes, Rows, Storage, waiting_turns

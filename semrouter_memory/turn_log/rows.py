@@ -9,7 +9,7 @@ from functools import lru_cache
 
 import orjson
 
-from semrouter_memory.databases.columns import moment, pack, unpack
+from semrouter_memory.databases import moment, pack, unpack
 from semrouter_memory.model import LoggedTurn, OwnerKind, PendingSession, Scope, ToolUse, TurnState, joined
 from semrouter_memory.turn_log.bounds import load_items
 

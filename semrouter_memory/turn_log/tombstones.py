@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeAlias
 
-from semrouter_memory.databases.columns import micros, moment, pack
+from semrouter_memory.databases import micros, moment, pack
 from semrouter_memory.model import Memory, Reach, Scope, Tombstone
 from semrouter_memory.turn_log.rows import TurnRow
 

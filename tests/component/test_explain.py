@@ -15,6 +15,7 @@ from semrouter_memory.config import EmbeddingConfig, IdentityConfig, ManagementC
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.evaluation.retrieval_run import CachingEmbedder
 from semrouter_memory.exchange.turns import ExchangeSettings
+from semrouter_memory.maintenance.receipts import receipt_lines
 from semrouter_memory.manage.http import create_user_api
 from semrouter_memory.model import OwnerKind, Reach, Scope, Tombstone, Turn
 from semrouter_memory.ports import Embedder
@@ -279,7 +280,7 @@ async def test_a_receipt_says_what_a_request_was_given(known: Recalling) -> None
     )
     await writer.flush()
     assert await receipts(known) == [], "a receipt from before a deletion may name what was deleted"
-    assert len(await known.adapters.state.receipts(ALICE)) == 2, "the late one is not even written"
+    assert len(await receipt_lines(known.adapters.state, ALICE)) == 2, "the late one is not even written"
     known.clock.time += timedelta(seconds=1)
     await injected(known, "hello")
     await writer.flush()

@@ -26,7 +26,7 @@ from semrouter_memory.manage.http import Readiness, create_operator_api, create_
 from semrouter_memory.manage.server import serve_http
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.model import EmbeddedMemory, Memory, MemoryType, Reach, Scope, SessionHints, Turn, Usage
-from semrouter_memory.retain.long_memories import SplittingWriter
+from semrouter_memory.retain.passages import SplittingWriter
 from semrouter_memory.retain.redact import redact
 from semrouter_memory.stack.loopback import local_client
 from semrouter_memory.state.in_process import InProcessOwnerLocks

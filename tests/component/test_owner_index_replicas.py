@@ -15,7 +15,7 @@ from semrouter_memory.model import EmbeddedMemory, Reach, Scope
 from semrouter_memory.ports import MemoryIndex
 from semrouter_memory.recall import deadline
 from semrouter_memory.state.in_process import InProcessOwnerVersions
-from semrouter_memory.state.redis_owner_versions import RedisOwnerVersions, version_key
+from semrouter_memory.state.redis_owners import RedisOwnerVersions, version_key
 from semrouter_memory.store.milvus import MilvusStore
 from tests.indexed_store import IndexedStore
 from tests.memories import DIMENSION, NOW, embedded, memory, vector

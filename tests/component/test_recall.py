@@ -234,12 +234,14 @@ async def test_how_to_answer_is_given_with_what_is_explained_or_programmed(known
     assert result.reason is Reason.INJECTED
 
 
-@pytest.mark.parametrize("tokens", [0, 5])
-async def test_what_is_given_unasked_keeps_within_its_own_budget(embedder: Embedder, tokens: int) -> None:
+@pytest.mark.parametrize(("tokens", "reason"), [(0, Reason.BELOW_THRESHOLD), (5, Reason.OVER_BUDGET)])
+async def test_what_is_given_unasked_keeps_within_its_own_budget(
+    embedder: Embedder, tokens: int, reason: Reason
+) -> None:
     async with recalling(embedder, pinned_tokens=tokens) as made:
         await made.remember(*FACTS)
 
-        assert (await made.ask("Explain how tides work")).reason is Reason.BELOW_THRESHOLD
+        assert (await made.ask("Explain how tides work")).reason is reason
         assert SHORT in await made.given("How do I want my answers to be, short or long?")
 
 
@@ -351,3 +353,23 @@ async def test_a_long_memory_of_a_session_is_found_in_it_and_everywhere_once_pro
     assert "blue flowerpot" in (await empty.ask(asks)).text
     await writer.settle(ALICE, [noted])
     assert (await empty.service().get(ALICE, noted.id)).content == content
+
+
+# -- settings of a route -----------------------------------------------------------------------------------------------
+
+
+async def test_a_request_may_be_answered_with_another_strategy_than_the_configured_one(known: Recalling) -> None:
+    """Each finds what the others do not: the words, the meaning, or what the request needs without asking."""
+    by_words = [BUDGET]
+    assert await known.given("Hawaii budget", strategy="keywords") == by_words
+    assert await known.given("Suggest a restaurant", strategy="keywords") == []
+    assert PEANUTS in await known.given("Suggest a restaurant", strategy="hybrid")
+    assert PEANUTS not in await known.given("Suggest a restaurant", strategy="semantic")
+    assert PEANUTS in await known.given("Suggest a restaurant"), "hybrid is configured"
+
+
+async def test_a_request_may_do_without_what_is_pinned(known: Recalling) -> None:
+    asked = "Explain how tides work"
+    assert SHORT in await known.given(asked)
+    result = await known.ask(asked, pinned_tokens=0)
+    assert (result.hits, result.reason) == ((), Reason.BELOW_THRESHOLD)

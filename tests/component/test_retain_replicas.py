@@ -14,6 +14,7 @@ from semrouter_memory.databases.redis_connection import RedisConnection
 from semrouter_memory.model import MemoryType, SessionHints, SessionKey, ToolUse, Turn, TurnTotals
 from semrouter_memory.retain.pipeline import Retainer
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
+from semrouter_memory.retain.steps import RetainParts
 from semrouter_memory.state.in_process import InProcessOwnerLocks
 from semrouter_memory.turn_log.redis.log import RedisTurnLog
 from tests.hashed import HashedEmbedder
@@ -33,15 +34,17 @@ class Replica:
         self.log = log
         self.woken: list[SessionKey] = []
         self.retainer = Retainer(
-            turn_log=log,
-            reader=store,
-            writer=writer,
-            embedder=HashedEmbedder(),
-            chat_model=None,
-            observer=Collecting(),
-            clock=clock,
-            config=RetainConfig(),
-            extraction_batch_size=10,
+            RetainParts(
+                turn_log=log,
+                reader=store,
+                writer=writer,
+                embedder=HashedEmbedder(),
+                chat_model=None,
+                observer=Collecting(),
+                clock=clock,
+                config=RetainConfig(),
+                batch_size=10,
+            ),
             wake=self.woken.append,
             monotonic=clock.monotonic,
         )

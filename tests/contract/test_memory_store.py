@@ -18,10 +18,9 @@ from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.model import ALWAYS, PASSAGE_COUNT, EmbeddedMemory, Memory, MemoryType, Period, Reach, Scope
 from semrouter_memory.ports import MemoryReader, MemoryWriter
 from semrouter_memory.store import milvus_collection
-from semrouter_memory.store.collection_admin import SCAN_BATCH
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.store.milvus import MilvusStore
-from semrouter_memory.store.milvus_collection import OWNER_BATCH
+from semrouter_memory.store.milvus_collection import OWNER_BATCH, SCAN_BATCH
 from semrouter_memory.store.schema import Row, Selection
 from tests.memories import DIMENSION, NOW, embedded, memory, vector
 from tests.milvus_server import MilvusServer

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from semrouter_memory.maintenance.receipts import MAX_RECEIPTS, add_receipts, receipt_lines
 from semrouter_memory.model import Reach, Scope, Usage
-from semrouter_memory.ports import MAX_RECEIPTS, StateStore
+from semrouter_memory.ports import StateStore
 from tests.contract.turn_logs import ALICE, BOB, START, SteppedClock
 
 WORK = Scope("alice", "work")
@@ -114,26 +115,26 @@ class TestUsage:
 
 class TestReceipts:
     async def test_the_newest_come_first_and_the_oldest_go(self, state_store: StateStore) -> None:
-        await state_store.add_receipts(ALICE, [b'{"n":1}', b'{"n":0}'], ttl=HOUR)
-        assert await state_store.receipts(WORK) == [b'{"n":1}', b'{"n":0}']
+        await add_receipts(state_store, ALICE, [b'{"n":1}', b'{"n":0}'], ttl=HOUR)
+        assert await receipt_lines(state_store, WORK) == [b'{"n":1}', b'{"n":0}']
         for n in range(2, MAX_RECEIPTS + 5):
-            await state_store.add_receipts(WORK, [b'{"n":%d}' % n], ttl=HOUR)
-        found = await state_store.receipts(ALICE)
+            await add_receipts(state_store, WORK, [b'{"n":%d}' % n], ttl=HOUR)
+        found = await receipt_lines(state_store, ALICE)
         assert found == [b'{"n":%d}' % n for n in range(MAX_RECEIPTS + 4, 4, -1)]
 
     async def test_they_are_their_owners_and_end(self, state_store: StateStore, clock: SteppedClock) -> None:
-        await state_store.add_receipts(ALICE, [b"{}"], ttl=timedelta(seconds=10))
-        assert list(await state_store.receipts(BOB)) == []
+        await add_receipts(state_store, ALICE, [b"{}"], ttl=timedelta(seconds=10))
+        assert list(await receipt_lines(state_store, BOB)) == []
         clock.step(10)
-        assert list(await state_store.receipts(ALICE)) == []
+        assert list(await receipt_lines(state_store, ALICE)) == []
 
     @pytest.mark.parametrize(("scope", "reach"), [(ALICE, Reach.ALL), (WORK, Reach.EXACT), (ALICE, Reach.EXACT)])
     async def test_they_are_forgotten(self, state_store: StateStore, scope: Scope, reach: Reach) -> None:
         for owner in (ALICE, BOB):
-            await state_store.add_receipts(owner, [b"{}"], ttl=HOUR)
+            await add_receipts(state_store, owner, [b"{}"], ttl=HOUR)
         await state_store.forget(scope, reach)
-        assert list(await state_store.receipts(ALICE)) == []
-        assert list(await state_store.receipts(BOB)) == [b"{}"]
+        assert list(await receipt_lines(state_store, ALICE)) == []
+        assert list(await receipt_lines(state_store, BOB)) == [b"{}"]
 
 
 class TestForget:

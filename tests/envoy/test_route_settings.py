@@ -26,6 +26,7 @@ ROUTES = {
     "system": {"x-memory-position": "system"},
     "mistyped": {"x-memory-limit": "many", "x-memory-types": "facts"},
     "agents": {"x-memory-tool-result-tokens": "300"},
+    "words": {"x-memory-strategy": "keywords", "x-memory-render": "xml", "x-memory-auto-store": "false"},
     "misnamed": {"x-memory-autostore": "false"},
 }
 FACTS = [
@@ -96,6 +97,12 @@ async def test_a_route_beats_the_chain(on: Installation) -> None:
     assert await recalled(on, "strict") == []
     assert await recalled(on, "how-to") == [FACTS[3][0]]
     assert [message["role"] for message in await send(on, "system", ASKED)] == ["system", "user"]
+
+
+async def test_a_route_may_name_the_strategy_and_the_format(on: Installation) -> None:
+    (message,) = await send(on, "words", "budget Hawaii")
+    assert f">{FACTS[0][0]}</memory>" in message["content"]
+    assert [content for content, _ in FACTS if content in message["content"]] == [FACTS[0][0]]
 
 
 async def test_a_request_beats_its_route(on: Installation) -> None:

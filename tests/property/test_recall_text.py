@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from semrouter_memory.codec.base import BLOCK_CLOSE, BLOCK_OPEN, strip_block
 from semrouter_memory.language.third_person import to_third_person
-from semrouter_memory.model import Hit, Memory, MemoryType, Message, RecallOptions, Role, Scope, Signals
+from semrouter_memory.model import Hit, Memory, MemoryType, Message, RecallOptions, RenderStyle, Role, Scope, Signals
 from semrouter_memory.recall.query import Query, decide
-from semrouter_memory.recall.render import Style, frame, line, render
+from semrouter_memory.recall.render import frame, line, render
 from semrouter_memory.recall.selection import Budget, choose
 from semrouter_memory.recall.strategy import best_first
 
@@ -37,7 +37,7 @@ _MORE = ("# ", "</memories>", "</memory>", '"', "&", "我的", "I'm", "my", "Use
 
 texts = st.lists(st.one_of(st.sampled_from(_HOSTILE + _MORE), st.text(max_size=8))).map("".join)
 relevances = st.floats(-1, 1, allow_nan=False)
-styles: st.SearchStrategy[Style] = st.sampled_from(["markdown", "xml"])
+styles: st.SearchStrategy[RenderStyle] = st.sampled_from(["markdown", "xml"])
 
 
 def hit(content: str, relevance: float = 0.8, memory_id: str = "m") -> Hit:
@@ -58,7 +58,7 @@ hits = st.lists(st.builds(hit, texts, relevances, texts), min_size=1, max_size=6
 
 
 @given(hits, styles)
-def test_no_memory_leaves_its_line_or_ends_the_block(found: list[Hit], style: Style) -> None:
+def test_no_memory_leaves_its_line_or_ends_the_block(found: list[Hit], style: RenderStyle) -> None:
     block = render(found, style)
 
     assert block.startswith(BLOCK_OPEN)
@@ -69,7 +69,7 @@ def test_no_memory_leaves_its_line_or_ends_the_block(found: list[Hit], style: St
 
 
 @given(hits, styles, st.sampled_from(["", "system prompt"]))
-def test_the_block_can_be_stripped_whole(found: list[Hit], style: Style, before: str) -> None:
+def test_the_block_can_be_stripped_whole(found: list[Hit], style: RenderStyle, before: str) -> None:
     separator = "\n\n" if before else ""
 
     assert strip_block(before + separator + render(found, style)) == before
@@ -127,7 +127,7 @@ control_tokens = st.builds(lambda token, look: look(token), st.sampled_from(_CON
 @given(
     st.lists(st.one_of(control_tokens, st.sampled_from(["a", "1", " ", "<", "[", ">", "]", "-"])), min_size=1), styles
 )
-def test_no_control_token_of_a_chat_template_survives(pieces: list[str], style: Style) -> None:
+def test_no_control_token_of_a_chat_template_survives(pieces: list[str], style: RenderStyle) -> None:
     content = "".join(pieces)
     given_to_model = (
         line(hit(content), style).removeprefix('<memory id="m" category="semantic">').removesuffix("</memory>")

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semrouter_memory.databases.columns import micros, moment
+from semrouter_memory.databases import micros, moment
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.model import MemoryType, Reach, Scope
 from semrouter_memory.store import schema

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semrouter_memory.databases.columns import micros
+from semrouter_memory.databases import micros
 from semrouter_memory.model import AppendOutcome, Scope, SessionHints, Turn, TurnState
 from semrouter_memory.turn_log.appending import Partial, Surroundings, decide_append
 from semrouter_memory.turn_log.bounds import bounded

@@ -1,20 +1,28 @@
-"""What candidates are compared with: the owner's nearest memories and what led to them."""
+"""What candidates are compared with: the owner's nearest memories and what led to them; and what a withdrawal changes there."""
 
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from itertools import chain
 
-from semrouter_memory.model import Candidate, EmbeddedMemory, Hit, Memory, Reach, Reconciled, Scope, Vector
+from semrouter_memory.lineage import generations, pages
+from semrouter_memory.model import Candidate, EmbeddedMemory, Hit, LoggedTurn, Memory, Reach, Reconciled, Scope, Vector
 from semrouter_memory.ports import Clock, Embedder, MemoryReader, Tombstones
 from semrouter_memory.retain.passages import embedded
 from semrouter_memory.retain.reconciling.reconcile import arrives_late, not_after, reconcile
-from semrouter_memory.retain.superseding import completed
+from semrouter_memory.retain.reconciling.rows import RowFactory, contradicted
+from semrouter_memory.retain.superseding import completed, unmarked
 
 _NEAREST = 50
 """Nearest memories to compare with. An older value of the same attribute may be worded so differently that many others
 are nearer (measured among 500: at most 31). Comparing costs a tenth of a millisecond each."""
 _AT_ONCE = 4
 """Searches at a time. Each waits for a Milvus server's next time tick, about 200 ms; recall waits behind them on Lite."""
+_PAGE = 100
+"""Of the owner's newest memories, among which those of the last turn are."""
+_SKEW = timedelta(hours=1)
+"""By so much a row may be older than its turn where the clock was set back."""
 _MAX_CHAIN = 20
 """Steps back into the history of neighbours, for a candidate that arrives late."""
 
@@ -68,6 +76,17 @@ class Neighbourhood:
         return sorted([*read, *since], key=lambda hit: hit.similarity, reverse=True)[:_NEAREST]
 
 
+@dataclass(frozen=True, slots=True)
+class Withdrawal:
+    """What a turn stored, and the rows that change when that is deleted.
+
+    The rows are written before the others are deleted, so that a crash in between is repaired when the step is repeated.
+    """
+
+    ids: Sequence[str]
+    changed: Sequence[EmbeddedMemory]
+
+
 class NeighbourReader:
     """Reads neighbourhoods from the store."""
 
@@ -105,20 +124,49 @@ class NeighbourReader:
         rows = [(row.memory, float(vector @ row.vector)) for row in await embedded(self._embedder, history)]
         return Near(hits, [Hit(memory, similarity, similarity) for memory, similarity in rows])
 
+    async def withdrawal(
+        self, scope: Scope, turns: Sequence[LoggedTurn], tombstones: Tombstones, rows: RowFactory
+    ) -> Withdrawal:
+        """What deleting the memories of these turns changes.
+
+        Only memories of this owner and session that were made from one of the turns alone are deleted: what other turns
+        say, too, stays. Memories that they superseded hold again, or are superseded by what superseded the deleted ones
+        meanwhile, and marks that point to them are removed.
+        """
+        now = self._clock.now()
+        since = min(turn.observed_at for turn in turns) - _SKEW
+        stored = pages(self._reader, scope, limit=_PAGE, reach=Reach.EXACT, since=since)
+        gone = {each.id: each async for page in stored for each in page if any(_is_of(each, turn) for turn in turns)}
+        if not gone:
+            return Withdrawal((), ())
+        restored = [_restored(old, gone, now) for old in await self._reader.predecessors(scope, list(gone))]
+        changed = {memory.id: memory for memory in restored if memory.id not in gone and not tombstones.covers(memory)}
+        deleted = await embedded(self._embedder, list(gone.values()))
+        for hits in (await self.read(scope, [row.vector for row in deleted], tombstones)).found:
+            for memory in (hit.memory for hit in hits if hit.memory.id not in gone):
+                if {*memory.outdated_by, *contradicted(memory)} & gone.keys():
+                    changed[memory.id] = rows.unflagged(unmarked(memory, gone.keys()), {*gone}, now=now)
+        return Withdrawal(list(gone), await embedded(self._embedder, list(changed.values())))
+
     async def _history(self, scope: Scope, hits: Sequence[Hit]) -> list[Memory]:
-        """What led to these memories, step by step."""
-        found: dict[str, Memory] = {}
-        ids = [hit.memory.id for hit in hits]
-        for _ in range(_MAX_CHAIN):
-            earlier = await self._reader.predecessors(scope, ids) if ids else []
-            new = {memory.id: memory for memory in earlier if memory.id not in found}
-            if not new:
-                break
-            found |= new
-            ids = list(new)
-        return [memory for memory in found.values() if memory.scope.project_id == scope.project_id]
+        """What led to these memories."""
+        _, *earlier = await generations(self._reader, scope, *(hit.memory for hit in hits), steps=_MAX_CHAIN)
+        return [each for each in chain(*earlier) if each.scope.project_id == scope.project_id]
 
 
 def _comparable(memory: Memory) -> bool:
     """Not with what holds within a session only. A long memory says too much to be compared with one statement."""
     return not memory.within_session and not memory.passage
+
+
+def _is_of(memory: Memory, turn: LoggedTurn) -> bool:
+    of_owner = memory.scope.owner == turn.scope.owner
+    return of_owner and memory.session_id == turn.session_id and memory.ids("turn_ids") == (turn.id,)
+
+
+def _restored(old: Memory, gone: dict[str, Memory], now: datetime) -> Memory:
+    """A superseded memory without the successors that go."""
+    successor = old
+    while successor.superseded_by in gone:
+        successor = gone[successor.superseded_by]
+    return replace(old, superseded_at=successor.superseded_at, superseded_by=successor.superseded_by, updated_at=now)

@@ -41,7 +41,6 @@ from semrouter_memory.retain.reconciling.llm_adjudicator import LlmAdjudicator
 from semrouter_memory.retain.reconciling.neighbours import Near, NeighbourReader
 from semrouter_memory.retain.reconciling.reconcile import grey
 from semrouter_memory.retain.reconciling.rows import RowFactory, contradicted
-from semrouter_memory.retain.reconciling.withdrawal import WithdrawalPlanner
 from semrouter_memory.retain.redact import is_redacted
 from semrouter_memory.retain.superseding import marked, source_of
 
@@ -330,8 +329,7 @@ class ReconcilingWriter:
         self, scope: Scope, turns: Sequence[LoggedTurn], tombstones: Tombstones, hold: OwnerHold
     ) -> int:
         """Delete what these turns stored; returns how many memories."""
-        planner = WithdrawalPlanner(self._reader, self._neighbours, self._embedder, self._rows)
-        withdrawal = await planner.plan(scope, turns, tombstones, self._clock.now())
+        withdrawal = await self._neighbours.withdrawal(scope, turns, tombstones, self._rows)
         if withdrawal.changed:
             await self._upsert(scope, withdrawal.changed, hold)
         if withdrawal.ids:

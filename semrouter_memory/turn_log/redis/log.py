@@ -12,15 +12,15 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar, Unpack
 
-from semrouter_memory.databases.columns import micros
+from semrouter_memory.databases import micros
 from semrouter_memory.databases.redis_connection import Command, RedisConnection, reported_as
 from semrouter_memory.errors import Service, TurnLogError, UnavailableError
 from semrouter_memory.model import Appended, AppendOutcome, PendingSession, Scope, Tombstone, Turn, TurnTotals
 from semrouter_memory.ports import Clock
 from semrouter_memory.turn_log.digests import Digests
 from semrouter_memory.turn_log.log import LogSettings, StoredTurnLog
+from semrouter_memory.turn_log.redis import Keys
 from semrouter_memory.turn_log.redis.forwarder import Forwarder
-from semrouter_memory.turn_log.redis.keys import Keys
 from semrouter_memory.turn_log.redis.rows import RedisRows
 from semrouter_memory.turn_log.redis.transaction import Transactions
 from semrouter_memory.turn_log.sqlite.spool import Spool, SpooledTurn, load

@@ -20,7 +20,7 @@ from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.model import Scope
 from semrouter_memory.resilience import Backoff
 from semrouter_memory.state.in_process import InProcessOwnerLocks
-from semrouter_memory.turn_log.redis.keys import Keys
+from semrouter_memory.turn_log.redis import Keys
 
 T = TypeVar("T")
 

@@ -5,14 +5,13 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar, Unpack
 
-from semrouter_memory.databases.columns import micros
+from semrouter_memory.databases import micros
 from semrouter_memory.databases.sqlite_database import BATCH_COMMITS, BATCH_LOG_PAGES
 from semrouter_memory.model import Appended, PendingSession, Scope, Turn
 from semrouter_memory.ports import Clock
 from semrouter_memory.turn_log.digests import Digests
 from semrouter_memory.turn_log.log import LogSettings, StoredTurnLog
-from semrouter_memory.turn_log.sqlite.contents import Contents
-from semrouter_memory.turn_log.sqlite.rows import SqliteRows
+from semrouter_memory.turn_log.sqlite.rows import Contents, SqliteRows
 from semrouter_memory.turn_log.storage import Decision, Rows, completed
 from semrouter_memory.turn_log.tombstones import OwnerTombstones
 
@@ -97,7 +96,7 @@ class SqliteTurnLog(StoredTurnLog):
         return await super().pending()
 
     async def compact(self) -> None:
-        """Take what was deleted before out of the files, batch by batch, while the log is in use (see contents.py).
+        """Take what was deleted before out of the files, batch by batch, while the log is in use (see rows.py).
 
         Raises:
             TurnLogError: another process keeps reading, so the write-ahead log still holds what was deleted.

@@ -44,7 +44,7 @@ _SCHEMA = (
         value BLOB NOT NULL)""",
     "CREATE INDEX turns_of_session ON turns (session, sequence)",
     "CREATE INDEX turns_to_sweep ON turns (kept_since) WHERE kept_since IS NOT NULL",
-    # What was said, see contents.py.
+    # What was said, see rows.py.
     *(
         f"""CREATE TABLE contents_{table} (
             turn INTEGER PRIMARY KEY,

@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 from pydantic import TypeAdapter, ValidationError
 
-from semrouter_memory.databases.columns import micros, pack, unpack
+from semrouter_memory.databases import micros, pack, unpack
 from semrouter_memory.databases.sqlite_database import Database
 from semrouter_memory.model import Reach, Scope, Tombstone
 from semrouter_memory.turn_log.bounds import BoundedTurn

@@ -71,7 +71,7 @@ async def test_the_state_stands_before_the_memories(world: World) -> None:
 async def test_what_leaves_with_its_turn_is_no_longer_visible_and_comes_as_a_memory(world: World) -> None:
     nothing = Compressing(Compression(reason=CompressionReason.NO_STATE))
 
-    assert (await _recaller(world, nothing).recall(LONG)).reason is Reason.BELOW_THRESHOLD
+    assert (await _recaller(world, nothing).recall(LONG)).reason is Reason.ALREADY_VISIBLE
     assert (await _recaller(world, Compressing()).recall(LONG)).reason is Reason.INJECTED
 
 
@@ -79,7 +79,7 @@ async def test_what_the_state_says_is_not_said_again(world: World) -> None:
     saying = Compressing(replace(STATE, statements=(BUDGET,)))
     result = await _recaller(world, saying).recall(LONG)
 
-    assert (result.reason, result.text) == (Reason.BELOW_THRESHOLD, "STATE")
+    assert (result.reason, result.text) == (Reason.ALREADY_VISIBLE, "STATE")
 
 
 @pytest.mark.parametrize("compressible", [True, False])

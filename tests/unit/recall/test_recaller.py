@@ -334,7 +334,45 @@ async def test_a_deleted_memory_makes_room_for_the_next(world: World, make_hit: 
 async def test_a_memory_that_the_request_shows_is_not_repeated(world: World) -> None:
     request = replace(REQUEST, visible=("My budget for the Hawaii trip is $10,000", REQUEST.query))
 
-    assert (await world.recaller().recall(request)).reason is Reason.BELOW_THRESHOLD
+    assert (await world.recaller().recall(request)).reason is Reason.ALREADY_VISIBLE
+
+
+LONG = "User's notes on Hawaii: " + "hotels " * 600
+
+
+@pytest.mark.parametrize(
+    ("contents", "deleted", "reason"),
+    [
+        ({}, "", Reason.NO_MEMORIES),
+        ({"gone": 0.9}, "gone", Reason.NO_MEMORIES),
+        ({"far": 0.1}, "", Reason.BELOW_THRESHOLD),
+        ({"far": 0.1, "gone": 0.9}, "gone", Reason.BELOW_THRESHOLD),
+        ({"My dog is called Rex": 0.9}, "", Reason.ALREADY_VISIBLE),
+        ({"My dog is called Rex": 0.9, "far": 0.1}, "", Reason.ALREADY_VISIBLE),
+        ({LONG: 0.9}, "", Reason.OVER_BUDGET),
+        ({LONG: 0.9, "My dog is called Rex": 0.8, "far": 0.1}, "", Reason.OVER_BUDGET),
+        ({LONG: 0.1}, "", Reason.BELOW_THRESHOLD),
+        ({LONG: 0.9, "near": 0.8}, "", Reason.INJECTED),
+    ],
+)
+async def test_the_reason_names_what_kept_the_memories_out(
+    world: World, make_hit: MakeHit, contents: dict[str, float], deleted: str, reason: Reason
+) -> None:
+    world.hits = {"": [make_hit(content, each, memory_id=content[:8]) for content, each in contents.items()]}
+    world.deleted = {deleted}
+    request = replace(REQUEST, visible=("My dog is called Rex. What's my budget?",))
+
+    assert (await world.recaller().recall(request)).reason is reason
+
+
+async def test_a_request_may_ask_for_another_format(world: World) -> None:
+    request = replace(REQUEST, options=replace(REQUEST.options, render="xml"))
+    recaller = world.recaller()
+
+    plain, marked = await recaller.recall(REQUEST), await recaller.recall(request)
+    assert "<memory id=" in marked.text
+    assert "<memory id=" not in plain.text
+    assert (plain.tokens, marked.tokens) == (len(plain.text.split()), len(marked.text.split()))
 
 
 # -- history -----------------------------------------------------------------------------------------------------------
@@ -491,7 +529,7 @@ async def test_what_is_deleted_during_a_loop_leaves_the_block(world: World, make
     world.deleted = {"m2"}
     assert [hit.memory.id for hit in (await recaller.recall(LOOP)).hits] == ["m1"]
     world.deleted = {"m1", "m2"}
-    assert (await recaller.recall(LOOP)).reason is Reason.BELOW_THRESHOLD
+    assert (await recaller.recall(LOOP)).reason is Reason.NO_MEMORIES
     assert len(world.searches) == 1
 
 
@@ -511,6 +549,9 @@ async def test_a_failed_step_decides_nothing_for_the_later_ones(world: World) ->
         replace(LOOP, scope=Scope("alice", "project")),
         replace(LOOP, loop_key="other"),
         replace(LOOP, options=RecallOptions(limit=1, threshold=0.6)),
+        replace(LOOP, options=replace(LOOP.options, strategy="hybrid")),
+        replace(LOOP, options=replace(LOOP.options, render="xml")),
+        replace(LOOP, options=replace(LOOP.options, pinned_tokens=0)),
     ],
 )
 async def test_another_turn_is_searched_for_itself(world: World, other: RecallRequest) -> None:

@@ -7,8 +7,7 @@ from datetime import timedelta
 import pytest
 
 from semrouter_memory.model import Claim, LoggedTurn, MemoryType, Scope, ToolUse
-from semrouter_memory.retain.episode_llm import checked, prompt
-from semrouter_memory.retain.episodes import MAX_CHARS, as_candidate, episode, memory_id, run_of
+from semrouter_memory.retain.episodes import MAX_CHARS, as_candidate, checked, episode, memory_id, prompt, run_of
 
 from .conftest import NOW, MakeTurn
 

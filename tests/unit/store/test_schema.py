@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from semrouter_memory.databases.columns import micros, moment
+from semrouter_memory.databases import micros, moment
 from semrouter_memory.language.terms import terms as all_terms
 from semrouter_memory.model import MemoryType, Reach, Scope
 from semrouter_memory.store import schema

@@ -106,6 +106,8 @@ def value(metrics: Metrics, name: str, **labels: str) -> float | None:
         (RecallResult(reason=Reason.INTERNAL), "warning", "Recall failed, skipping memory"),
         (RecallResult(reason=Reason.STORE_UNAVAILABLE), "debug", "Store unavailable, skipping memory"),
         (RecallResult(reason=Reason.BELOW_THRESHOLD), "debug", "No memories above threshold"),
+        (RecallResult(reason=Reason.ALREADY_VISIBLE), "debug", "Request shows the memories already"),
+        (RecallResult(reason=Reason.OVER_BUDGET), "debug", "Memories longer than the token budget"),
         (RecallResult(reason=Reason.GREETING), "debug", "Memory not searched"),
     ],
 )

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from semrouter_memory.databases.columns import micros, moment, pack, unpack
+from semrouter_memory.databases import micros, moment, pack, unpack
 from semrouter_memory.model import ToolUse
 from semrouter_memory.turn_log.bounds import storable, storable_texts, storable_tools
 

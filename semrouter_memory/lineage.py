@@ -1,4 +1,4 @@
-"""What a memory is related to: predecessors and successors, the summary it was merged into, turns that repeat it.
+"""What takes several reads: all memories of an owner, and what one is related to (predecessors, successors, summaries, turns that repeat it).
 
 Strategy: a memory has at most one successor and any number of predecessors, so related memories form a tree whose root is
 the current one. Rows are read as they are stored, deleted ones included: the caller decides what it shows.
@@ -34,9 +34,15 @@ async def pages(
     types: frozenset[MemoryType] | None = None,
     observed: Period = ALWAYS,
     now: datetime | None = None,
+    expires_by: datetime | None = None,
+    since: datetime | None = None,
     limit: int = _PAGE,
 ) -> AsyncIterator[Sequence[Memory]]:
     """All memories of the owner, newest first, page by page; without `now` superseded and expired ones too.
+
+    Args:
+        expires_by: only memories that expire then or before.
+        since: the page with the first memory that was stored before then is the last one.
 
     Raises:
         StoreUnavailableError: the store is unavailable.
@@ -44,10 +50,18 @@ async def pages(
     cursor = ""
     while True:
         page = await reader.page(
-            scope, limit=limit, cursor=cursor, types=types, reach=reach, observed=observed, now=now
+            scope,
+            limit=limit,
+            cursor=cursor,
+            types=types,
+            reach=reach,
+            observed=observed,
+            now=now,
+            expires_by=expires_by,
         )
         yield page.memories
-        if not (cursor := page.cursor):
+        cursor = page.cursor
+        if not cursor or (since and page.memories and page.memories[-1].created_at < since):
             return
 
 
@@ -59,17 +73,20 @@ async def all_memories(reader: MemoryReader, scope: Scope, *, now: datetime | No
 # -- predecessors and successors ---------------------------------------------------------------------------------------
 
 
-async def generations(reader: MemoryReader, scope: Scope, root: Memory) -> list[list[Memory]]:
-    """The memory, its predecessors, their predecessors, and so on; each memory once."""
-    found = [[root]]
-    seen = {root.id}
-    while True:
+async def generations(
+    reader: MemoryReader, scope: Scope, *roots: Memory, steps: int | None = None
+) -> list[list[Memory]]:
+    """The memories, their predecessors, the predecessors of those, and so on, for so many steps; each memory once."""
+    found = [list(roots)]
+    seen = {root.id for root in roots}
+    while steps is None or len(found) <= steps:
         older = await reader.predecessors(scope, [memory.id for memory in found[-1]])
         fresh = {memory.id: memory for memory in older if memory.id not in seen}
         if not fresh:
-            return found
+            break
         seen.update(fresh)
         found.append(list(fresh.values()))
+    return found
 
 
 async def lineage(reader: MemoryReader, scope: Scope, memory: Memory) -> list[Memory]:

@@ -1,7 +1,7 @@
-"""Owners' locks across replicas (implements the `OwnerLocks` port).
+"""Owners' locks and versions across replicas (implements the ports `OwnerLocks` and `OwnerVersions`).
 
-Strategy. The tasks of a process queue for an asyncio lock, and the first of them for a key in Redis that holds a random
-token and ends by itself. While it is held it is renewed; `confirm` renews it right before a write, so that the whole of
+Strategy of the locks. The tasks of a process queue for an asyncio lock, and the first of them for a key in Redis that holds
+a random token and ends by itself. While it is held it is renewed; `confirm` renews it right before a write, so that the whole of
 its time lies ahead of the write. Only the holder of the token releases it.
 
 A replica that finds the key taken leaves a note that it wants it, and looks again soon. While the note
@@ -9,10 +9,17 @@ stands no other replica takes the key, so that a busy replica cannot starve the 
 
 A process that is paused right after `confirm` for longer than the lock's time may still write while another
 one holds it: the vector store knows no fencing tokens.
+
+Strategy of the versions. They are random, so a Redis that lost data cannot reissue an old one. Recall asks once per request,
+with a short timeout; after a timeout it does not ask until Redis answers again.
+
+    lock:<owner>, lock:<owner>:wanted    string   the holder's token; the replica that wants it
+    version:<owner>                      string   a number that every write changes
 """
 
 import asyncio
 import random
+import secrets
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -21,9 +28,9 @@ from hashlib import blake2b
 
 from redis.commands.core import AsyncScript
 
-from semrouter_memory.databases.columns import pack
+from semrouter_memory.databases import pack
 from semrouter_memory.databases.redis_connection import Argument, RedisConnection, reported_as
-from semrouter_memory.errors import LockLostError
+from semrouter_memory.errors import LockLostError, Service, UnavailableError
 from semrouter_memory.model import Scope
 from semrouter_memory.state.in_process import InProcessOwnerLocks
 
@@ -155,3 +162,55 @@ class RedisOwnerHold:
             await asyncio.sleep(pause_seconds)
             with suppress(LockLostError):
                 await self._renew()
+
+
+# -- versions ----------------------------------------------------------------------------------------------------------
+
+
+_KEPT_SECONDS = 7 * 86_400
+"""How long a number is known after the owner's last write."""
+_BITS = 63
+_unavailable = partial(UnavailableError, service=Service.OWNER_VERSIONS)
+
+
+class RedisOwnerVersions:
+    """Numbers that replicas with the same prefix share.
+
+    Args:
+        patience_seconds: how long recall waits for a number. It should be less than it waits for an owner index: so that the wait ends
+            here, where Redis is known to be slow from then on. A server in the same zone answers within a millisecond.
+    """
+
+    def __init__(self, connection: RedisConnection, *, prefix: str, patience_seconds: float) -> None:
+        self._connection = connection
+        self._prefix = prefix
+        self._patience_seconds = patience_seconds
+
+    async def current(self, scope: Scope) -> int:
+        key = self._key(scope)
+        begin = ("SET", key, _drawn(), "NX", "EX", _KEPT_SECONDS)
+        with reported_as(_unavailable, "the owner's version"):
+            # A late number has recall ask the store, and is no reason to break off a deletion under way.
+            async with self._connection.within(self._patience_seconds, disturbs=False):
+                _, version = await self._connection.execute_all((begin, ("GET", key)))
+        return int(version)
+
+    async def advance(self, scope: Scope) -> tuple[int | None, int]:
+        key, after = self._key(scope), _drawn()
+        with reported_as(_unavailable, "the owner's version"):
+            commands = (("GETSET", key, after), ("EXPIRE", key, _KEPT_SECONDS))
+            before, _ = await self._connection.execute_all(commands)
+        return None if before is None else int(before), after
+
+    def _key(self, scope: Scope) -> str:
+        return version_key(self._prefix, scope)
+
+
+def version_key(prefix: str, scope: Scope) -> str:
+    """The key of the owner's version."""
+    owner = blake2b(pack(scope.owner), digest_size=16, person=b"version").hexdigest()
+    return f"{prefix}:version:{owner}"
+
+
+def _drawn() -> int:
+    return secrets.randbits(_BITS)

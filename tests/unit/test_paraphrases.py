@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from semrouter_memory.deletion.lineage import Paraphrases, find_paraphrases
+from semrouter_memory.lineage import Paraphrases, find_paraphrases
 from semrouter_memory.model import LoggedTurn, Memory, MemoryType, Scope, TurnState
 from semrouter_memory.ports import TurnRecords
 
