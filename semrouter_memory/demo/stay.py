@@ -18,7 +18,7 @@ from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.stack.llm import StandInLlm, served
 from semrouter_memory.stack.llm_probe import probe
 from semrouter_memory.stack.loopback import chosen_ports
-from semrouter_memory.stack.progress import steps
+from semrouter_memory.stack.process import steps
 from semrouter_memory.stack.run_directory import locked, operator_token_file, shell_environment, write_private
 from semrouter_memory.stack.stack import PORTS, Stack, StackOptions
 

@@ -14,10 +14,20 @@ import orjson
 from pydantic import Field, ValidationError, model_validator
 
 from semrouter_memory.errors import InvalidRequestError, complaint
-from semrouter_memory.manage.admission import PROVENANCE
+from semrouter_memory.manage.filters import Category
 from semrouter_memory.manage.schemas import EpisodeParts, MemoryJson
 from semrouter_memory.manage.times import UtcTime
-from semrouter_memory.model import ASSERTED_AT, IMPORTED_AT, PASSAGE_COUNT, Memory, MemoryType, Scope, derived_id
+from semrouter_memory.model import (
+    ASSERTED_AT,
+    CATEGORY,
+    IMPORTED_AT,
+    PASSAGE_COUNT,
+    PROVENANCE,
+    Memory,
+    MemoryType,
+    Scope,
+    derived_id,
+)
 from semrouter_memory.retain.episodes import rendered
 
 MAX_LINE_BYTES = 512 * 1024
@@ -69,6 +79,7 @@ class ImportLine(EpisodeParts):
     superseded_by: str | None = None
     expires_at: UtcTime | None = None
     importance: Annotated[float, Field(ge=0, le=1, strict=True)] = 0.5
+    category: Category = ""
     metadata: dict[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="before")
@@ -81,6 +92,8 @@ class ImportLine(EpisodeParts):
         """What the parts of an episode say, where the line does not say it otherwise."""
         self.content = self.content or rendered(self.episode)
         self.metadata = {**self.episode.metadata, **self.metadata}
+        if self.category:
+            self.metadata[CATEGORY] = self.category
         return self
 
 
@@ -137,7 +150,7 @@ def memory_from(line: ImportLine, scope: Scope, *, now: datetime, exact: bool = 
         session_id=line.session_id,
         superseded_at=line.superseded_at,
         superseded_by=line.superseded_by or "",
-        expires_at=line.expires_at,
+        expires_at=None if line.metadata.get(PINNED) is True else line.expires_at,
         importance=line.importance,
         metadata={
             name: value

@@ -20,6 +20,7 @@ from semrouter_memory.manage.access import (
     TOO_LARGE,
     Access,
     Api,
+    Filter,
     MemoryId,
     Observed,
     Owner,
@@ -52,7 +53,7 @@ from semrouter_memory.manage.schemas import (
     UpdateRequest,
 )
 from semrouter_memory.manage.times import observed_in
-from semrouter_memory.model import Form, Memory, MemoryType, OwnerKind, Scope
+from semrouter_memory.model import ANY_MEMORY, Form, Memory, MemoryType, OwnerKind, Scope, parse_filter
 
 router = api_router(PREFIX, "memory")
 
@@ -75,6 +76,7 @@ async def list_memories(
     cursor: Annotated[str, Query(description="`next_cursor` of the page before.")] = "",
     project_id: ProjectFilter = None,
     observed: Observed,
+    memory_filter: Filter = ANY_MEMORY,
     include: Annotated[
         Literal["history"] | None, Query(description="`history`: superseded memories too; `superseded_at` marks them.")
     ] = None,
@@ -86,6 +88,7 @@ async def list_memories(
         limit=limit,
         cursor=cursor,
         types=_types(types),
+        memory_filter=memory_filter,
         wanted=_wanted(form, goal, outcome, pinned=pinned),
         reach=reach_of(project_id),
         observed=observed,
@@ -141,6 +144,7 @@ async def search_memories(owner: Scope, api: Access, body: SearchRequest) -> Hit
         body.query,
         limit=body.limit,
         types=_types(body.types),
+        memory_filter=parse_filter(body.filter),
         reach=reach_of(body.project_id),
         observed=observed_in(body.since, body.until),
         threshold=body.threshold,

@@ -145,6 +145,7 @@ class MemorySource:
             limit=limit,
             now=self.now(),
             types=request.options.types,
+            memory_filter=request.options.memory_filter,
             reach=reach,
             observed=observed,
             fresh=fresh,
@@ -159,19 +160,20 @@ class MemorySource:
         Raises:
             StoreUnavailableError: the owner has no index, and the store is unavailable.
         """
-        types = request.options.types
+        types, memory_filter = request.options.types, request.options.memory_filter
         index = await self.index(request, deadline)
         if index is None:
             page = await self._reader.page(
                 request.scope,
                 limit=_PAGE,
                 types=types,
+                memory_filter=memory_filter,
                 reach=Reach.RECALL,
                 now=self.now(),
                 oldest_first=oldest_first,
             )
             return iter(sorted(page.memories, key=lambda memory: not memory.pinned))
-        positions = index.positions(request.scope, now=self.now(), types=types)
+        positions = index.positions(request.scope, now=self.now(), types=types, memory_filter=memory_filter)
         positions = positions if oldest_first else positions[::-1]
         others = (index.labels[positions] & MemoryCategory.PINNED) == 0
         # A stable order: by age among the pinned, and among the others.

@@ -14,7 +14,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from .client import APIS, CHAT, RESPONSES, asking, behaving, streamed_without_envoy, streaming, told
+from .client import APIS, CHAT, RESPONSES, asking, behaving, sent_by_llm, streaming, told
 from .conftest import ALICE, BOB, Installation, eventually, installed, patient
 from .operator import ENVIRONMENT, operator
 
@@ -188,7 +188,7 @@ async def test_failures_of_the_server_reach_the_client_and_nobodys_memory(
 async def test_streams_arrive_as_they_were_sent(on: Installation, path: str, how: dict[str, Any]) -> None:
     async with streaming(on, path, "Hello?", **how) as pieces:
         arrived = b"".join([piece.data async for piece in pieces])
-    assert arrived == b"".join(await streamed_without_envoy(on, path, "Hello?", **how))
+    assert arrived == await sent_by_llm(on, path, "Hello?", **how)
 
 
 async def test_other_paths_pass(on: Installation) -> None:

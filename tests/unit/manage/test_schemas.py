@@ -44,6 +44,7 @@ def test_every_field_of_a_memory_is_shown() -> None:
         "expires_at": None,
         "importance": 0.5,
         "pinned": False,
+        "category": "",
         "flagged": False,
         "contradicts": [],
         "access_count": 7,
