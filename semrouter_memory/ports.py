@@ -38,6 +38,7 @@ from semrouter_memory.model import (
     RecallRequest,
     RecallResult,
     Scope,
+    Steered,
     StoredChain,
     Tombstone,
     Turn,
@@ -594,6 +595,14 @@ class ContextCompressor(Protocol):
                 not needed.
             until: the loop's time at which a stored chain that is known is done without its state.
         """
+        ...
+
+
+class Steers(Protocol):
+    """Obeys the orders that a user's message gives to the memory."""
+
+    async def obey(self, request: RecallRequest) -> Steered | None:
+        """What became of the order in the newest message; None for none. Never raises."""
         ...
 
 

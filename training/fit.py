@@ -8,13 +8,14 @@ import sys
 from pathlib import Path
 
 from semrouter_memory.config import loading
-from training import documents, fitting, keep, relation, relevance
+from training import documents, fitting, keep, relation, relevance, steering
 from training.fitting import write
 
 
 def main(profile: Path | None = None) -> None:
     if profile is None:
         write("keep", keep.model())
+        write("steering", steering.model())
         _of_similarities()
         return
     with fitting.profile(loading.load(profile)):

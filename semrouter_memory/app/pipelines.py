@@ -9,6 +9,7 @@ from semrouter_memory.app.adapters import Adapters, ExternalModels
 from semrouter_memory.compress.builder import StateBuilder
 from semrouter_memory.compress.pipeline import Compressor
 from semrouter_memory.config import AgeingConfig, CompressionConfig, KnowledgeConfig, MemoryConfig, RecallConfig
+from semrouter_memory.deletion.in_words import InWords
 from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.knowledge.service import KnowledgeService
 from semrouter_memory.maintenance.consolidate import Consolidator
@@ -17,7 +18,7 @@ from semrouter_memory.maintenance.schedule import MaintenanceScheduler
 from semrouter_memory.maintenance.sweep import Sweeper
 from semrouter_memory.maintenance.usage import UsageCounter
 from semrouter_memory.model import Scope, SessionKey, StrategyName
-from semrouter_memory.ports import ChatModel, MemoryReader, MemoryWriter, ReceiptNotes, UsageNotes
+from semrouter_memory.ports import ChatModel, MemoryReader, MemoryWriter, ReceiptNotes, Steers, UsageNotes
 from semrouter_memory.recall.conversation import StoredHistory
 from semrouter_memory.recall.documents import DocumentSearch
 from semrouter_memory.recall.keywords import KeywordExtractor, KeywordSearch
@@ -174,6 +175,17 @@ def vector_search(config: RecallConfig, adapters: Adapters, *, vectors: QueryVec
     return search(source=_source(adapters), embedder=adapters.embedder, config=config, vectors=vectors)
 
 
+def in_words(
+    config: RecallConfig, adapters: Adapters, deletion: DeletionService, search: VectorSearch | None = None
+) -> InWords:
+    """What obeys the users' orders; it needs the relevance that is calibrated, whatever recall's strategy is."""
+    if not isinstance(search, HybridSearch):
+        search = HybridSearch(source=_source(adapters), embedder=adapters.embedder, config=config)
+    return InWords(
+        search=search, deletion=deletion, turn_log=adapters.turn_log, observer=adapters.observer, config=config
+    )
+
+
 def receipt_writer(config: RecallConfig, adapters: Adapters) -> ReceiptWriter | None:
     if not config.receipt_days:
         return None
@@ -194,6 +206,7 @@ def request_phase(
     search: VectorSearch | None = None,
     *,
     receipts: ReceiptNotes | None = None,
+    steers: Steers | None = None,
 ) -> RequestPhase:
     """Recall, and compression at the same time.
 
@@ -222,6 +235,7 @@ def request_phase(
         config=recall,
         compressor=_compressor(config.compression, adapters) if config.compression.enabled else None,
         receipts=receipts,
+        steers=steers,
     )
 
 

@@ -20,6 +20,7 @@ from semrouter_memory.app import pipelines, preflight
 from semrouter_memory.app.adapters import Adapters, ExternalModels, connect
 from semrouter_memory.app.management import serve_management, start_recordings
 from semrouter_memory.config import Config, secret
+from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import TurnLogError, UnavailableError, name_of
 from semrouter_memory.events import OwnerIndexesMeasured, WorkFailed, WorkQueued
 from semrouter_memory.exchange.turns import ExchangeSettings
@@ -27,6 +28,8 @@ from semrouter_memory.maintenance.schedule import MaintenanceScheduler
 from semrouter_memory.manage.explaining import Explainer
 from semrouter_memory.manage.http import Readiness
 from semrouter_memory.model import Scope, SessionKey
+from semrouter_memory.ports import UsageNotes
+from semrouter_memory.recall.vector_search import VectorSearch
 from semrouter_memory.replay.recordings import Recordings
 from semrouter_memory.retain.pipeline import Retainer
 from semrouter_memory.telemetry import logs
@@ -100,11 +103,7 @@ class App:
         # Here for a start that fails later; below, for the end of a recording while the ports are still open.
         self._exit.push_async_callback(recordings.stop)
         searcher = pipelines.vector_search(memory.recall, adapters)
-        receipts = pipelines.receipt_writer(memory.recall, adapters)
-        if receipts is not None:
-            receipts.start()
-            self._exit.push_async_callback(receipts.stop)
-        recaller = pipelines.request_phase(memory, adapters, models, maintenance.usage, searcher, receipts=receipts)
+        recaller = self._request_phase(adapters, models, maintenance.usage, deletion, searcher)
         await serve_management(
             config,
             adapters,
@@ -127,6 +126,23 @@ class App:
         self.ext_proc_address = await server.start()
         self._exit.push_async_callback(server.stop)
         self._log_addresses(adapters)
+
+    def _request_phase(
+        self,
+        adapters: Adapters,
+        models: ExternalModels,
+        usage: UsageNotes,
+        deletion: DeletionService,
+        searcher: VectorSearch,
+    ) -> RequestPhase:
+        memory = self._config.memory
+        receipts = pipelines.receipt_writer(memory.recall, adapters)
+        if receipts is not None:
+            receipts.start()
+            self._exit.push_async_callback(receipts.stop)
+        steers = pipelines.in_words(memory.recall, adapters, deletion, searcher)
+        self._exit.push_async_callback(steers.settle)
+        return pipelines.request_phase(memory, adapters, models, usage, searcher, receipts=receipts, steers=steers)
 
     def _processor(
         self,

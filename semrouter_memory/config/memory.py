@@ -138,6 +138,17 @@ class RecallConfig(Section):
         ge=0,
         description="how long a user's last 50 recalls (time, reason, ids, scores; no text) are stored for `GET /v1/memory/receipts`; 0: none are",
     )
+    forget_threshold: float = Field(
+        0.98,
+        ge=0.5,
+        le=1,
+        description='relevance from which on a memory is deleted when the user says "forget what I told you about ..."; 1: none ever is',
+    )
+    forget_deadline_ms: int = Field(
+        300,
+        ge=1,
+        description="additional time for a message that orders to forget; later than that nothing is looked for, and what is deleted already is deleted whole behind the request",
+    )
     organisation: ShareConfig = Field(default_factory=ShareConfig)
     agent: ShareConfig = Field(default_factory=ShareConfig)
     max_limit: int = Field(50, ge=1, description="upper bound on a request's retrieval_limit")

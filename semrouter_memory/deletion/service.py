@@ -167,6 +167,14 @@ class DeletionService:
 
         await locked_change(self._locks, scope, delete)
 
+    async def hide(self, memory: Memory) -> None:
+        """Commit the memory's tombstone and no more: no read shows it from then on. `tombstone` deletes the rest.
+
+        Raises:
+            UnavailableError: the turn log is.
+        """
+        await self._turn_log.tombstone(self._tombstone_of(memory))
+
     async def tombstone_all(self, scope: Scope, reach: Reach) -> int:
         """Delete everything of the owner (`ALL`) or of the scope's project (`EXACT`); returns how many memories.
 

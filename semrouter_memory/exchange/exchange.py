@@ -220,12 +220,12 @@ class Exchange:
         return Silence() if self._protocol.observing else self._send(body, changed=body is not original)
 
     def _decided(self, scope: Scope, parsed: ParsedRequest) -> Step:
-        memory = self._settings.memory
+        memory, compression = self._settings.memory, self._settings.memory.compression
         policy = policy_for(memory, self._route, parsed.settings, opted_out=opted_out(self._headers, memory.identity))
         self._position = policy.options.position
         if policy.refusal is not None:
             return self._go_without(policy.refusal)
-        items = self._required_codec.items(parsed) if memory.compression.enabled else None
+        items = self._required_codec.items(parsed) if compression.enabled else None
         if policy.retain and self._handles_response:
             facts = request_facts(self._headers, parsed.settings, memory, self._received_at, self._requester.agent)
             self._source = turn_source(scope, facts, parsed, items)
@@ -234,7 +234,6 @@ class Exchange:
             self._parsed = None
             self._request_answered()
             return Silence()
-        compression = memory.compression
         if found := shortened(self._required_codec, self._collected(), parsed, policy.options, compression):
             self._shortened, self._parsed = found.body, (parsed := found.parsed)
         request = recall_request(
@@ -246,6 +245,7 @@ class Exchange:
             has_place=self._required_codec.has_place(parsed, self._position),
             shortened=found.results if found else None,
             others=other_owners(self._requester.others, memory.recall, self._route, parsed.settings),
+            retained=policy.retain,
         )
         if may_be_compressed(parsed, items, compression) and self._has_place_for_state(parsed):
             self._outline = self._required_codec.outline(parsed)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from semrouter_memory.model import Reason, RecallRequest, RecallResult
+from semrouter_memory.model import Reason, RecallRequest, RecallResult, Steered
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,7 @@ class Outcome:
         compressed_turns: how many turns of the conversation were replaced by a state.
         shortened_results: how many results of tools were replaced by a line.
         duration_ms: how long the request waited for recall.
+        steered: what became of an order to the memory; None: the message gave none.
     """
 
     reason: Reason
@@ -59,6 +60,7 @@ class Outcome:
     compressed_turns: int = 0
     shortened_results: int = 0
     duration_ms: float = 0.0
+    steered: Steered | None = None
 
 
 def outcome_of(result: RecallResult, *, duration_ms: float, unreadable: tuple[str, ...] = ()) -> Outcome:
@@ -72,6 +74,7 @@ def outcome_of(result: RecallResult, *, duration_ms: float, unreadable: tuple[st
         compressed_turns=result.compression.dropped_turns if result.compression else 0,
         shortened_results=result.shortened.results if result.shortened else 0,
         duration_ms=duration_ms,
+        steered=result.steered,
     )
 
 

@@ -104,6 +104,7 @@ def recall_request(
     has_place: bool = True,
     shortened: ShortenedResults | None = None,
     others: tuple[OtherOwner, ...] = (),
+    retained: bool = False,
 ) -> RecallRequest:
     return RecallRequest(
         scope=scope,
@@ -119,6 +120,7 @@ def recall_request(
         has_place=has_place,
         shortened=shortened,
         others=others,
+        retained=retained,
     )
 
 

@@ -58,6 +58,8 @@ class ReceiptWriter:
                 for hit in result.hits
             ],
         }
+        if result.steered is not None:
+            receipt |= {"steering": result.steered.outcome, "forgotten": result.steered.forgotten}
         with suppress(orjson.JSONEncodeError):  # an imported id that is no text
             self._waiting[owner].appendleft((request.scope, now, orjson.dumps(receipt)))
 

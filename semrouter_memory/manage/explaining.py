@@ -20,7 +20,17 @@ from semrouter_memory.exchange.policy import RouteSettings
 from semrouter_memory.exchange.replies import NeedRecall
 from semrouter_memory.exchange.turns import ExchangeSettings
 from semrouter_memory.manage.schemas import ApiAnswer, MemoryJson, SearchRequest, UsageById
-from semrouter_memory.model import Hit, Memory, OwnerKind, Reason, RecallOptions, RecallRequest, RecallResult, Scope
+from semrouter_memory.model import (
+    Hit,
+    Memory,
+    OwnerKind,
+    Reason,
+    RecallOptions,
+    RecallRequest,
+    RecallResult,
+    Scope,
+    Steering,
+)
 from semrouter_memory.ports import Clock
 from semrouter_memory.recall.categories import Need
 from semrouter_memory.recall.explanation import Considered, Explanation, Verdict
@@ -215,6 +225,10 @@ class Receipt(ApiAnswer):
     project_id: str
     reason: Reason = Field(description="Same as `x-memory-reason` of the request.")
     memories: list[RecalledJson] = Field(description="What was injected, best first.")
+    steering: Steering | None = Field(
+        default=None, description="What became of an order to the memory that the message gave; null for none."
+    )
+    forgotten: list[str] = Field(default=[], description="Ids of the memories that the order deleted.")
 
 
 class ReceiptList(ApiAnswer):

@@ -52,6 +52,8 @@ from semrouter_memory.model.requests import (
     RenderStyle,
     ShortenedResults,
     Signals,
+    Steered,
+    Steering,
     StepRun,
     StrategyName,
 )
@@ -147,6 +149,8 @@ __all__ = [
     "SessionKey",
     "ShortenedResults",
     "Signals",
+    "Steered",
+    "Steering",
     "StepRun",
     "StoredChain",
     "StrategyName",

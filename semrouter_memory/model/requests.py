@@ -174,6 +174,7 @@ class RecallRequest:
         has_place: memories can be put into the request.
         shortened: old results of tools that are left out of it; None: none.
         others: the organisation and the agent, where the request has them.
+        retained: what is said may be stored, and so may change what is.
     """
 
     scope: Scope
@@ -192,6 +193,7 @@ class RecallRequest:
     has_place: bool = True
     shortened: ShortenedResults | None = None
     others: tuple[OtherOwner, ...] = ()
+    retained: bool = False
 
     @property
     def organisation(self) -> Scope | None:
@@ -271,6 +273,30 @@ _OUTCOMES = frozenset(
 )
 
 
+class Steering(StrEnum):
+    """What became of an order to the memory."""
+
+    FORGOTTEN = "forgotten"
+    NOT_FOUND = "not_found"
+    """No memory is about it for sure."""
+    REFUSED = "refused"
+    """The order to forget everything: a sentence is not enough for that."""
+    FAILED = "failed"
+    """The store, the log or the model is unavailable, or late; nothing more was forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class Steered:
+    """An order to the memory, and what it did.
+
+    Attributes:
+        forgotten: ids of the memories that are deleted.
+    """
+
+    outcome: Steering
+    forgotten: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
     search: bool
@@ -297,6 +323,7 @@ class RecallResult:
         compression: what becomes of the conversation's beginning; None when that was no question.
         shortened: same as `RecallRequest.shortened`.
         ranking: the best of what was considered, before threshold, limit and budget, best first.
+        steered: the order that the message gave to the memory; None: it gave none.
     """
 
     reason: Reason
@@ -309,3 +336,4 @@ class RecallResult:
     compression: Compression | None = None
     shortened: ShortenedResults | None = None
     ranking: tuple[Hit, ...] = ()
+    steered: Steered | None = None

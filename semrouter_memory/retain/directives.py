@@ -15,6 +15,7 @@ from semrouter_memory.language.phrases import MARKS, Phrases, after, phrases
 from semrouter_memory.language.sentences import QUESTION_MARKS, orders, sentences
 from semrouter_memory.language.words import spans, tokens
 from semrouter_memory.model import LoggedTurn
+from semrouter_memory.steering import is_to_be_remembered, unsteered
 
 _FILLERS = phrases("fillers")
 _REMEMBER, _REMEMBER_ZH, _REFERENCE = phrases("remember"), phrases("remember_zh"), phrases("for_reference")
@@ -64,7 +65,7 @@ class _Cues:
 # A message is read again with each of the twenty turns after it.
 @lru_cache(256)
 def _cues(message: str) -> _Cues:
-    own = _standing(own_text(message))
+    own = _standing(unsteered(own_text(message)))
     begins, ends = _role_play_begins(own), _ROLE_PLAY_ENDS.occur_in(message)
     begins_play = not ends and (begins is not None or _role_play_begins(message) is not None)
     return _Cues(own[:begins], withdraws(message), begins_play, ends)
@@ -131,7 +132,7 @@ def wished(pieces: Sequence[str]) -> list[bool]:
     announced = False
     for piece in pieces:
         announced = _announces(piece) or (announced and not piece.rstrip().endswith(QUESTION_MARKS))
-        found.append(announced or bool(wish(piece)))
+        found.append(announced or bool(wish(piece)) or is_to_be_remembered(piece))
         announced = announced and "\n\n" not in piece
     return found
 

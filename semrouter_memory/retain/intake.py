@@ -16,6 +16,7 @@ from semrouter_memory.model import Appended, AppendOutcome, Json, SessionKey, Tu
 from semrouter_memory.ports import Observer, TurnInbox
 from semrouter_memory.retain.directives import asks_to_remember
 from semrouter_memory.retain.redact import Redaction, SecretKind, redact
+from semrouter_memory.steering import pauses
 
 _MARGIN_CHARS = 4096
 """Read beyond the limit, so that a secret at the limit is recognised as a whole."""
@@ -126,6 +127,7 @@ def cleaned(turn: Turn, *, max_chars: int) -> CleanTurn:
     }
     new = replace(
         turn,
+        pauses_session=any(map(pauses, turn.user_texts)),
         user_texts=tuple(user.text for user in users),
         assistant_text=answer.text,
         tools=tuple(replace(tool, outcome=left.text) for tool, left in zip(turn.tools, outcomes, strict=True)),

@@ -218,8 +218,7 @@ def filter_expression(selection: Selection, *, after_key: str = "") -> str:
         terms.append(f"({named} or {passages})" if selection.passages else named)
     if selection.superseded_by is not None:
         terms.append(_one_of("superseded_by", (stored_id(memory_id) for memory_id in selection.superseded_by)))
-    if selection.pinned:
-        terms.append(f'metadata["{PINNED}"] == true')
+    terms += [f'metadata["{PINNED}"] == true'] if selection.pinned else []
     if after_key:
         terms.append(_after(after_key))
     return " and ".join(terms)

@@ -8,8 +8,8 @@ from typing import Self
 
 from semrouter_memory.config import RecallConfig
 from semrouter_memory.events import ExchangeFailed, RecallFinished
-from semrouter_memory.model import Compression, CompressionReason, Reason, RecallRequest, RecallResult
-from semrouter_memory.ports import ContextCompressor, Observer, ReceiptNotes
+from semrouter_memory.model import Compression, CompressionReason, Reason, RecallRequest, RecallResult, Steered
+from semrouter_memory.ports import ContextCompressor, Observer, ReceiptNotes, Steers
 from semrouter_memory.recall.conversation import StoredHistory, ToolLoopCache
 from semrouter_memory.recall.deadline import Deadline, StepTimer
 from semrouter_memory.recall.explanation import Explanation
@@ -79,6 +79,7 @@ class RequestPhase:
     Args:
         compressor: None: conversations go upstream whole.
         receipts: take note of each recall.
+        steers: obeys what the user tells the memory, before it is searched.
     """
 
     def __init__(
@@ -90,7 +91,9 @@ class RequestPhase:
         config: RecallConfig,
         compressor: ContextCompressor | None = None,
         receipts: ReceiptNotes | None = None,
+        steers: Steers | None = None,
     ) -> None:
+        self._steers = steers
         self._receipts = receipts
         self._recaller = recaller
         self._history = history
@@ -107,9 +110,14 @@ class RequestPhase:
             explanation: where to record the reasons; then the result belongs to no request, and is counted nowhere.
         """
         timer = StepTimer(explanation)
+        steered: Steered | None = None
         try:
             deadline = Deadline(self._config)
             request = await self._history.completed(request, deadline, timer)
+            if self._steers is not None and explanation is None:
+                steered = await self._steers.obey(request)
+                # Obeying has a deadline of its own.
+                deadline = Deadline(self._config) if steered is not None else deadline
             if self._compressor is not None and request.compressible:
                 result = await self._compressed(self._compressor, request, deadline, timer)
             else:
@@ -119,7 +127,9 @@ class RequestPhase:
         except Exception as error:  # noqa: BLE001 - no bug of ours may cost a request
             self._observer.observe(ExchangeFailed(error))
             result = RecallResult(reason=Reason.INTERNAL)
-        result = replace(result, steps_ms=timer.ms, runs=tuple(timer.runs), shortened=request.shortened)
+        result = replace(
+            result, steps_ms=timer.ms, runs=tuple(timer.runs), shortened=request.shortened, steered=steered
+        )
         if explanation is None:
             self._observer.observe(RecallFinished(result))
             if self._receipts is not None:

@@ -335,6 +335,15 @@ async def test_quotes_and_statements_can_be_listed_by_themselves(house: House) -
             assert [each["id"] for each in listed] == [memory.id]
 
 
+async def test_a_listing_is_of_one_source_where_one_is_asked_for(house: House) -> None:
+    async with house.user("alice") as alice:
+        await alice.post("/v1/memory", json={"content": "I like tea"})
+        await alice.post("/v1/memory/import", content='{"content": "I like jam"}')
+        for source, expected in (("api", ["I like tea"]), ("import", ["I like jam"]), ("conversation", [])):
+            listed = (await alice.get("/v1/memory", params={"source": source})).json()["data"]
+            assert [each["content"] for each in listed] == expected
+
+
 async def test_searching_by_type_and_project(house: House) -> None:
     await house.remember("alice", "tea one")
     await house.remember("alice", "tea two", type=MemoryType.EPISODIC)

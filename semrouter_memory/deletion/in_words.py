@@ -1,0 +1,163 @@
+"""Obeys what a user's message tells the memory: "forget what I told you about my salary", "that's not true any more".
+
+Strategy. What the order is about is searched as recall would, among the user's own memories, and only what is found above a high
+cut is deleted: to delete by mistake is worse than to miss. The tombstones are committed before the request goes on; the
+rest of the deletion is waited for so long and goes on behind the request. Nothing here can fail the request.
+
+"That's not true any more" is about what the assistant has just said: the one memory that the question before finds, if the answer
+states it. "Forget everything about me" deletes nothing: the API does that, on purpose.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Protocol
+
+from cachetools import TTLCache
+
+from semrouter_memory.config import RecallConfig
+from semrouter_memory.deletion.service import DeletionService
+from semrouter_memory.errors import NotFoundError, UnavailableError
+from semrouter_memory.events import ExchangeFailed, WorkFailed
+from semrouter_memory.language.terms import terms
+from semrouter_memory.model import Hit, Memory, MemoryType, Reach, RecallRequest, Role, Scope, Steered, Steering
+from semrouter_memory.ports import Deletions, Observer
+from semrouter_memory.recall.visible import VisibleTexts
+from semrouter_memory.steering import Command, Order, command
+
+MAX_FORGOTTEN = 20
+"""Memories that one message deletes at most."""
+_TYPES = frozenset({MemoryType.SEMANTIC, MemoryType.PROCEDURAL})
+"""An episode goes with a memory that it may tell of, and not by itself."""
+_ALL_WORDS = 0.05
+"""By so much a memory with every word of what the order is about may be less relevant."""
+_MAX_OBEYED, _OBEYED_SECONDS = 10_000, 600
+"""A repeated request is not obeyed again for so long: what is left would look more relevant than it was."""
+
+
+class MemorySearch(Protocol):
+    async def search_fresh(
+        self, scope: Scope, text: str, *, limit: int, types: frozenset[MemoryType] | None, reach: Reach
+    ) -> Sequence[Hit]:
+        """See `VectorSearch.search_fresh`."""
+        ...
+
+
+class InWords:
+    """Implements `Steers`."""
+
+    def __init__(
+        self,
+        *,
+        search: MemorySearch,
+        deletion: DeletionService,
+        turn_log: Deletions,
+        observer: Observer,
+        config: RecallConfig,
+    ) -> None:
+        self._turn_log = turn_log
+        self._search = search
+        self._deletion = deletion
+        self._observer = observer
+        self._threshold = config.forget_threshold
+        self._seconds = config.forget_deadline_ms / 1000
+        self._obeyed: TTLCache[tuple[Scope, str, str, str], Steered] = TTLCache(_MAX_OBEYED, _OBEYED_SECONDS)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def obey(self, request: RecallRequest) -> Steered | None:
+        """Same as the port's."""
+        if not request.retained or request.continues_loop or request.options.unreadable:
+            return None
+        if (found := command(request.query)) is None or found.order is Order.PAUSE:
+            return None
+        key = (request.scope, request.loop_key, request.previous_response_id, request.query)
+        if key in self._obeyed:
+            return None
+        steered = await self._obeyed_now(found, request)
+        if steered.outcome is not Steering.FAILED:
+            self._obeyed[key] = steered
+        return steered
+
+    async def settle(self) -> None:
+        """Return when every deletion that was begun has ended."""
+        while self._tasks:
+            await asyncio.wait(set(self._tasks))
+
+    async def _obeyed_now(self, order: Command, request: RecallRequest) -> Steered:
+        if order.order is Order.EVERYTHING:
+            return Steered(Steering.REFUSED)
+        until = asyncio.get_running_loop().time() + self._seconds
+        hidden: list[str] = []
+        try:
+            async with asyncio.timeout_at(until):
+                for memory in await self._meant(order, request):
+                    await self._deletion.hide(memory)
+                    hidden.append(memory.id)
+        except (UnavailableError, TimeoutError):
+            failed = True
+        except Exception as error:  # noqa: BLE001 - no bug of ours may cost a request
+            self._observer.observe(ExchangeFailed(error))
+            failed = True
+        else:
+            failed = False
+        await self._delete(request.scope, hidden, until)
+        nothing = Steering.FAILED if failed else Steering.NOT_FOUND
+        return Steered(Steering.FORGOTTEN, tuple(hidden)) if hidden else Steered(nothing)
+
+    async def _meant(self, order: Command, request: RecallRequest) -> list[Memory]:
+        """The memories that the order is about for sure, the surest first."""
+        if (await self._turn_log.tombstones(request.scope)).paused_since is not None:
+            return []
+        if order.order is Order.FORGET:
+            return await self._found(order.subject, request)
+        asked, answered = _just_said(request)
+        stated = VisibleTexts((answered,))
+        return [each for each in await self._found(asked, request) if stated.contain(each.content)][:1]
+
+    async def _found(self, text: str, request: RecallRequest) -> list[Memory]:
+        if not text:
+            return []
+        hits = await self._search.search_fresh(
+            request.scope, text, limit=MAX_FORGOTTEN, types=_TYPES, reach=Reach.RECALL
+        )
+        named = {*terms(text)}
+        return [
+            hit.memory for hit in hits[:MAX_FORGOTTEN] if self._is_sure(hit, named) and _is_own(hit.memory, request)
+        ]
+
+    def _is_sure(self, hit: Hit, named: set[str]) -> bool:
+        """Whether the memory is about what the order names, in these words."""
+        cut = self._threshold
+        if cut < 1 and named and named <= {*terms(hit.memory.content)}:
+            cut -= _ALL_WORDS
+        return hit.relevance >= cut
+
+    async def _delete(self, scope: Scope, memory_ids: Sequence[str], until: float) -> None:
+        """Delete what is hidden with all its traces; what takes long goes on when the request does."""
+        if not memory_ids:
+            return
+        task = asyncio.create_task(self._deleted(scope, memory_ids), name="forget in words")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        await asyncio.wait((task,), timeout=max(until - asyncio.get_running_loop().time(), 0))
+
+    async def _deleted(self, scope: Scope, memory_ids: Sequence[str]) -> None:
+        for memory_id in memory_ids:
+            try:
+                await self._deletion.tombstone(scope, memory_id)
+            except NotFoundError:
+                pass  # it went with the one before, whose quote or statement it is
+            except Exception as error:  # noqa: BLE001 - it is hidden, and a sweep deletes it
+                self._observer.observe(WorkFailed(error))
+
+
+def _just_said(request: RecallRequest) -> tuple[str, str]:
+    """The question before, and its answer; "" for none."""
+    history = request.history
+    answered = history[-1].text if history and history[-1].role is Role.ASSISTANT else ""
+    asked = next((each.text for each in reversed(history) if each.role is Role.USER), "")
+    return (asked, answered) if answered else ("", "")
+
+
+def _is_own(memory: Memory, request: RecallRequest) -> bool:
+    """Whether it is a memory of this user that this request could be given."""
+    return memory.scope.owner == request.scope.owner and memory.within_session in {"", request.options.session}

@@ -1,0 +1,169 @@
+"""What a message orders to forget is gone from then on, of this user alone, and nothing else is."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from semrouter_memory.app import pipelines
+from semrouter_memory.config import EmbeddingConfig
+from semrouter_memory.deletion.in_words import InWords
+from semrouter_memory.embedding.onnx import OnnxEmbedder
+from semrouter_memory.errors import StoreUnavailableError
+from semrouter_memory.evaluation.retrieval_run import CachingEmbedder
+from semrouter_memory.model import Message, RecallOptions, RecallRequest, Role, Scope, Steering
+from semrouter_memory.ports import Embedder
+from tests.recalling import ALICE, Recalling, recalling
+
+pytest_plugins = ("tests.model_fixture",)
+
+BOB = Scope("bob")
+BUDGET = "My budget for the Hawaii trip is $10,000"
+FACTS = (
+    *(BUDGET, "I'm allergic to peanuts", "I live in Berlin", "I work as a nurse at St Mary hospital"),
+    *("My dog is called Rex", "I drive an old blue Volvo", "I pay 900 euros a month in rent"),
+)
+ORDER = "Forget what I told you about my budget for the Hawaii trip."
+
+
+@pytest.fixture(scope="module")
+def embedder(model_directory: Path) -> Embedder:
+    return CachingEmbedder(OnnxEmbedder.load(EmbeddingConfig(), model_directory))
+
+
+@pytest.fixture
+async def known(embedder: Embedder) -> AsyncIterator[Recalling]:
+    async with recalling(embedder, forget_deadline_ms=10_000) as made:
+        await made.remember(*FACTS)
+        await made.remember(*FACTS, scope=BOB)
+        yield made
+
+
+@pytest.fixture
+def steers(known: Recalling) -> InWords:
+    return pipelines.in_words(known.config.recall, known.adapters, pipelines.deletion_service(known.adapters))
+
+
+def said(text: str, *, scope: Scope = ALICE, **more: Any) -> RecallRequest:
+    return RecallRequest(
+        **{
+            "scope": scope,
+            "query": text,
+            "options": RecallOptions(limit=5, threshold=0.6),
+            "loop_key": text,
+            "retained": True,
+            **more,
+        }
+    )
+
+
+async def contents(known: Recalling, scope: Scope = ALICE) -> set[str]:
+    page = await known.adapters.store.page(scope, limit=100, now=None)
+    return {memory.content for memory in page.memories}
+
+
+async def test_what_the_order_names_is_deleted_and_nothing_else(known: Recalling, steers: InWords) -> None:
+    steered = await steers.obey(said(ORDER))
+    assert steered is not None
+    assert (steered.outcome, len(steered.forgotten)) == (Steering.FORGOTTEN, 1)
+    assert await contents(known) == set(FACTS) - {BUDGET}
+    assert await contents(known, BOB) == set(FACTS)
+    assert BUDGET not in await known.given("What's my budget for the trip?")
+
+
+async def test_the_order_is_obeyed_once(known: Recalling, steers: InWords) -> None:
+    assert await steers.obey(said(ORDER)) is not None
+    left = await contents(known)
+    assert await steers.obey(said(ORDER)) is None
+    assert await contents(known) == left
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"retained": False},
+        {"continues_loop": True},
+        {"options": RecallOptions(limit=5, threshold=0.6, unreadable=True)},
+    ],
+    ids=["storing is off", "a later step", "an unreadable setting"],
+)
+async def test_nothing_is_forgotten_where_nothing_may_change(
+    known: Recalling, steers: InWords, more: dict[str, Any]
+) -> None:
+    assert await steers.obey(said(ORDER, **more)) is None
+    assert await contents(known) == set(FACTS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "What did I tell you about my budget?",
+        "Don't forget my budget for the Hawaii trip!",
+        "I forgot what my budget for the Hawaii trip is.",
+        f'Translate: "{ORDER}"',
+        f"> {ORDER}\n\nWhat does this mail want?",
+        "别忘了我对花生过敏",
+    ],
+)
+async def test_what_is_no_order_deletes_nothing(known: Recalling, steers: InWords, text: str) -> None:
+    assert await steers.obey(said(text)) is None
+    assert await contents(known) == set(FACTS)
+
+
+async def test_what_is_not_known_for_sure_is_left(known: Recalling, steers: InWords) -> None:
+    steered = await steers.obey(said("Forget what I told you about my knee."))
+    assert steered is not None
+    assert (steered.outcome, steered.forgotten) == (Steering.NOT_FOUND, ())
+    assert await contents(known) == set(FACTS)
+
+
+async def test_a_sentence_does_not_delete_everything(known: Recalling, steers: InWords) -> None:
+    steered = await steers.obey(said("Forget everything about me."))
+    assert steered is not None
+    assert (steered.outcome, steered.forgotten) == (Steering.REFUSED, ())
+    assert await contents(known) == set(FACTS)
+
+
+HISTORY = (Message(Role.USER, "Where do I live?"), Message(Role.ASSISTANT, "You told me: I live in Berlin."))
+
+
+async def test_what_the_answer_stated_is_not_true_any_more(known: Recalling, steers: InWords) -> None:
+    steered = await steers.obey(said("That's not true any more.", history=HISTORY))
+    assert steered is not None
+    assert steered.outcome is Steering.FORGOTTEN
+    assert await contents(known) == set(FACTS) - {"I live in Berlin"}
+
+
+async def test_what_the_answer_did_not_state_stays(known: Recalling, steers: InWords) -> None:
+    history = (HISTORY[0], Message(Role.ASSISTANT, "Paris is the capital of France."))
+    steered = await steers.obey(said("That's not true any more.", history=history))
+    assert steered is not None
+    assert steered.outcome is Steering.NOT_FOUND
+    assert await contents(known) == set(FACTS)
+
+
+async def test_chinese(embedder: Embedder) -> None:
+    async with recalling(embedder, forget_deadline_ms=10_000) as made:
+        await made.remember("我对花生过敏", "我住在成都", "我养了一只狗叫豆豆", "我每月房租三千")
+        steers = pipelines.in_words(made.config.recall, made.adapters, pipelines.deletion_service(made.adapters))
+        steered = await steers.obey(said("忘掉我跟你说过的花生过敏的事"))
+        assert steered is not None
+        assert await contents(made) == {"我住在成都", "我养了一只狗叫豆豆", "我每月房租三千"}
+
+
+async def test_an_unavailable_store_fails_no_request(
+    known: Recalling, monkeypatch: pytest.MonkeyPatch, steers: InWords
+) -> None:
+    async def unavailable(*_: Any, **__: Any) -> Any:
+        raise StoreUnavailableError("down")
+
+    with monkeypatch.context() as down:
+        down.setattr(known.adapters.store, "search", unavailable)
+        steered = await steers.obey(said(ORDER))
+    assert steered is not None
+    assert (steered.outcome, steered.forgotten) == (Steering.FAILED, ())
+    assert await contents(known) == set(FACTS)
+    again = await steers.obey(said(ORDER))
+    assert again is not None
+    assert again.outcome is Steering.FORGOTTEN
