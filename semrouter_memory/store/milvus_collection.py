@@ -6,6 +6,7 @@ is available.
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
@@ -146,6 +147,7 @@ class MilvusCollection(ABC):
         observed: Period = ALWAYS,
         fresh: bool = False,
         text: str = "",
+        pinned: bool = False,
     ) -> list[Hit]:
         """Same as the port's. While Milvus Lite's file is compacted or copied, words are not searched."""
         if limit < 1 or types == frozenset():
@@ -167,6 +169,7 @@ class MilvusCollection(ABC):
                 expression=schema.filter_expression(selection),
                 limit=limit,
                 fresh=fresh,
+                pinned=schema.filter_expression(replace(selection, pinned=True)) if pinned else "",
             )
             found = await self._ask("search", partial(MilvusConnection.search, query=query))
         hits = (Hit(schema.memory_from(scope, row), cosine, cosine) for row, cosine in found)

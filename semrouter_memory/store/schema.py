@@ -30,6 +30,7 @@ from semrouter_memory.language.terms import search_terms
 from semrouter_memory.model import (
     ALWAYS,
     ANY_MEMORY,
+    PINNED,
     EmbeddedMemory,
     Memory,
     MemoryFilter,
@@ -171,6 +172,7 @@ class Selection:
         ids: only memories with these ids; None: whatever their id.
         created_until: only rows created then or before, in microseconds.
         superseded_by: only memories that one of these superseded.
+        pinned: only pinned memories.
         passages: also the passages of long memories.
     """
 
@@ -185,6 +187,7 @@ class Selection:
     ids: Sequence[str] | None = None
     created_until: int | None = None
     superseded_by: Sequence[str] | None = None
+    pinned: bool = False
 
 
 def projects_within(scope: Scope, reach: Reach) -> frozenset[str] | None:
@@ -221,6 +224,7 @@ def filter_expression(selection: Selection, *, after_key: str = "") -> str:
         terms.append(f"({named} or {passages})" if selection.passages else named)
     if selection.superseded_by is not None:
         terms.append(_one_of("superseded_by", (stored_id(memory_id) for memory_id in selection.superseded_by)))
+    terms += [f'metadata["{PINNED}"] == true'] if selection.pinned else []
     if after_key:
         terms.append(_after(after_key))
     return " and ".join(terms)
