@@ -152,6 +152,7 @@ function details(memory) {
   return section("Details", facts({
     Type: typeOf(memory.type),
     Form: formOf(memory.form),
+    Category: memory.category && said("span", memory.category),
     Source: sourceOf(memory.source),
     Said: moment(memory.observed_at),
     Changed: memory.updated_at !== memory.created_at && moment(memory.updated_at),
