@@ -3,7 +3,7 @@
 export const TYPES = { semantic: "Fact", procedural: "How-to", episodic: "Episode", reflective: "Reflection" };
 export const FORMS = { quote: "Quote", statement: "Statement" };
 export const SOURCES = {
-  conversation: "Conversation", session: "Summary of a session", api: "Added through the API", import: "Import",
+  conversation: "Conversation", session: "Summary of a session", reflection: "Reflection", api: "Added through the API", import: "Import",
 };
 
 const REASONS = {
