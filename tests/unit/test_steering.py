@@ -83,6 +83,13 @@ def test_people_that_were_set_aside_are_obeyed_as_they_meant_it() -> None:
     assert given[Order.NONE] > 400
 
 
+def test_no_ordinary_request_is_an_order() -> None:
+    people = [json.loads(line) for line in (TRAINING / "requests.jsonl").read_text(encoding="utf-8").splitlines()]
+    requests = [request["text"] for person in people for request in person["requests"]]
+    assert len(requests) > 4_000
+    assert [text for text in requests if command(text)] == []
+
+
 @pytest.mark.parametrize(("message", "order", "about"), TOLD)
 def test_an_order_is_recognised_with_what_it_is_about(message: str, order: Order, about: str | None) -> None:
     found = command(message)
@@ -90,7 +97,8 @@ def test_an_order_is_recognised_with_what_it_is_about(message: str, order: Order
     assert found.order is order
     assert about is None or found.subject == about
     assert pauses(message) is (order is Order.PAUSE)
-    assert unsteered(message) == ""
+    if order in (Order.FORGET, Order.EVERYTHING):
+        assert unsteered(message) == ""
 
 
 @pytest.mark.parametrize("message", NONE)
