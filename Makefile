@@ -7,6 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 MODEL := .cache/model
 REDIS := .cache/redis
+CHROMIUM := .cache/chromium
 # Settings of demo and run, which read them from the environment: PORT is Envoy's, those of the other parts follow it.
 # LLM_BASE_URL and LLM_API_KEY put a real LLM server behind `run`, RUN_DIR is where it keeps
 # its data: make run PORT=8080 LLM_BASE_URL=http://host:8000/v1
@@ -19,10 +20,10 @@ unexport PYTHONDONTWRITEBYTECODE
 BENCH_ARGS ?=
 FUZZ_SECONDS ?= 60
 
-.PHONY: help setup model redis demo run test collect coverage faults fuzz check format proto docs recordings bench wheel fit image clean
+.PHONY: help setup model redis chromium demo run test collect coverage faults fuzz check format proto docs screenshots recordings bench wheel fit image clean
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 setup: $(VENV)/.installed ## create the environment and install everything (done by the others when needed)
 
@@ -51,30 +52,17 @@ run: setup model ## the same installation, staying up with its data; prints line
 redis: ## find a redis-server for the tests, else unpack Debian's packages (once, without root)
 	@command -v redis-server >/dev/null || $(MAKE) --no-print-directory $(REDIS)/redis-server
 
-# The packages of redis-server and of the libraries it may need, but for the C library, which must be the system's own.
-# Where the system has no package lists, or old ones, they are fetched into a directory of ours.
-REDIS_PACKAGES = redis-server redis-tools $$(apt-cache $$lists depends --recurse --no-recommends --no-suggests --no-conflicts \
-  --no-breaks --no-replaces --no-enhances redis-tools | grep -E '^lib[a-z0-9.+-]+$$' | grep -Ev '^libc6|^libperl|^libpam' | sort -u)
-
 $(REDIS)/redis-server:
-	@command -v apt-get >/dev/null || { echo "no redis-server on the PATH, and no apt-get to fetch one: install redis-server (5 or newer)"; exit 1; }
-	@echo "==> unpacking redis-server (once, cached in $(REDIS))"
-	@mkdir -p $(REDIS)/apt/lists/partial $(REDIS)/apt/cache/archives/partial $(REDIS)/packages
-	@cd $(REDIS)/packages && own="-o Dir::State::Lists=$(CURDIR)/$(REDIS)/apt/lists -o Dir::Cache=$(CURDIR)/$(REDIS)/apt/cache" \
-	  && { lists=; apt-get -q -q download $(REDIS_PACKAGES) 2>/dev/null; } \
-	  || { lists=$$own; apt-get $$own -q -q -o Debug::NoLocking=1 update && apt-get $$own -q -q download $(REDIS_PACKAGES); } \
-	  || { [ "$$(id -u)" = 0 ] && apt-get -q -q update && apt-get -q -q install -y --no-install-recommends redis-server; } \
-	  || { echo "redis-server could neither be downloaded nor installed: install it by hand (apt-get install redis-server)"; exit 1; }
-	@for package in $(REDIS)/packages/*.deb; do [ ! -e "$$package" ] || dpkg -x "$$package" $(REDIS)/root || exit 1; done
-	@rm -rf $(REDIS)/packages $(REDIS)/apt
-	@if [ -e $(REDIS)/root ]; then \
-	  libraries=$$(find $(CURDIR)/$(REDIS)/root -name '*.so.*' -printf '%h\n' | sort -u | paste -s -d :); \
-	  server=$(CURDIR)/$(REDIS)/root/usr/bin/redis-server; \
-	else libraries=; server=$$(command -v redis-server); fi; \
-	printf '#!/bin/bash\nLD_LIBRARY_PATH=%s exec %s "$$@"\n' "$$libraries" "$$server" > $@.new
-	@chmod +x $@.new && $@.new --version && mv $@.new $@
+	@.ci/debian-program $(REDIS) usr/bin/redis-server redis-server redis-tools
 
-test: setup model redis ## all test suites, with the real Envoy, the real Milvus and the real Redis
+chromium: ## find a chromium for the tests of the console, else unpack Debian's packages (once, without root)
+	@command -v chromium >/dev/null || $(MAKE) --no-print-directory $(CHROMIUM)/chromium
+
+# The font is for the pictures, which are the same on every machine then.
+$(CHROMIUM)/chromium:
+	@.ci/debian-program $(CHROMIUM) usr/lib/chromium/chromium chromium fonts-inter
+
+test: setup model redis chromium ## all test suites, with the real Envoy, Milvus, Redis and Chromium
 	@$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 collect: setup ## find all tests, which also compiles them: otherwise each worker of the first run does
@@ -128,6 +116,9 @@ docs: setup ## write the references from the code and build the documentation in
 	@$(BIN)/python -m docs.generate
 	@$(MKDOCS)
 	@echo "the documentation is in site/index.html"
+
+screenshots: setup chromium ## let the tests of the console take the pictures that `make docs` then shows (docs/images)
+	@SEMROUTER_MEMORY_SCREENSHOTS=docs/images $(BIN)/python -m pytest -q tests/console $(PYTEST_ARGS)
 
 # A broken link is an error. That the references are current is a test's to say.
 .PHONY: docs-check

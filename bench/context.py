@@ -11,12 +11,16 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from bench.installation import Installation, Plan
+from bench import accounting
+from bench.installation import Installation
 from bench.milvus_server import MilvusServer
 from bench.parts import BareParts, open_collection, open_store
 from bench.seeding import Seeder
 from semrouter_memory.config import EmbeddingConfig, MilvusConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
+
+_SETTLED_SECONDS, _SETTLED_SHARE = 5.0, 0.3
+"""A server that has nothing to do takes a tenth of a core; while it builds an index, all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,9 +75,11 @@ class Bench:
             self._milvus = server
         return self._milvus.uri
 
-    @property
-    def milvus_pids(self) -> tuple[int, ...]:
-        return (self._milvus.pid,) if self._milvus else ()
+    async def settled(self) -> bool:
+        """Wait until the Milvus server has done what it was given; False when it still works after three minutes."""
+        self.say("waiting until the server has settled")
+        pids = (self._milvus.pid,) if self._milvus else ()
+        return await accounting.quiet(pids, look_seconds=_SETTLED_SECONDS, share=_SETTLED_SHARE)
 
     async def seed(self, data: Path, users: Mapping[str, int], milvus: MilvusConfig | None = None) -> None:
         """Write so many memories of each user into the store of that data directory."""
@@ -97,8 +103,7 @@ class Bench:
             yield BareParts(self.embedder, store)
 
     def installation(self, name: str, data: Path, users: Mapping[str, int], **further: Any) -> Installation:
-        plan = Plan(model=self.model, directory=self.directory / name, data=data, users=tuple(users), **further)
-        return Installation(plan)
+        return Installation(model=self.model, directory=self.directory / name, data=data, users=users, **further)
 
     def say(self, text: str) -> None:
         self._console.print(f"[dim]==> {text}[/]", highlight=False)

@@ -19,20 +19,18 @@ from bench.context import Bench
 from bench.figures import FirstRecall, Learning, ProcessFigures, Times
 from bench.workload import memory_of, messages, questions, statements
 from semrouter_memory.app import pipelines
-from semrouter_memory.app.adapters import Adapters, connect, owner_indexes_of
-from semrouter_memory.app.models import ExternalModels
+from semrouter_memory.app.adapters import Adapters, ExternalModels, connect, owner_indexes_of
 from semrouter_memory.app.sidecar import SWITCH_SECONDS
 from semrouter_memory.config import EmbeddingConfig, MemoryConfig, MilvusConfig
 from semrouter_memory.errors import MemoryServiceError
+from semrouter_memory.evaluation.cases import CaseTurn
+from semrouter_memory.evaluation.running import Learner, turn_of
 from semrouter_memory.events import WorkFailed
 from semrouter_memory.model import (
     EmbeddedMemory,
     RecallOptions,
     RecallRequest,
     Scope,
-    SessionHints,
-    SessionKey,
-    Turn,
     Vector,
 )
 from semrouter_memory.state.in_process import InProcessOwnerVersions
@@ -52,6 +50,7 @@ _BATCH = 500
 _WARM_UP = 10
 _TIMES_COLD = 5
 _TURNS_OF_SESSION = 10
+_ANSWER = "Certainly. Here is a suggestion that should do for the start; tell me what to change."
 _PATIENCE_SECONDS = 60
 
 
@@ -132,16 +131,13 @@ class InProcess:
 
     async def _learning(self, shown: Callable[[Iterable[str]], Iterable[str]]) -> Learning:
         """Read so many turns of one user, one after the other, as the workers would between requests."""
-        woken: list[SessionKey] = []
-        retainer = pipelines.retainer(self.config, self.adapters, self._models, wake=woken.append)
+        learner = Learner(self.config, self.adapters, self._models)
         scope = Scope("user-who-tells")
         reading, embedding = [], []
         for number, message in enumerate(shown(list(messages(TURNS)))):
+            session = f"session-{number // _TURNS_OF_SESSION}"
             started = time.process_time()
-            retainer.intake.accept(_turn(scope, number, message))
-            await retainer.intake.settle()
-            while woken:
-                await retainer.process(woken.pop())
+            await learner.turn(turn_of(scope, session, CaseTurn(message, _ANSWER), at=datetime.now(UTC)))
             reading.append((time.process_time() - started) * 1000)
             started = time.process_time()
             await self.adapters.embedder.embed_query(message)
@@ -226,17 +222,6 @@ async def in_process(
         observer = TelemetryObserver(Metrics())
         adapters = await connect(config, observer=observer, arrived=lambda *_: None, on_exit=exits)
         yield InProcess(config, adapters, sizes, exits)
-
-
-def _turn(scope: Scope, number: int, message: str) -> Turn:
-    return Turn(
-        scope=scope,
-        hints=SessionHints(explicit=f"session-{number // _TURNS_OF_SESSION}"),
-        user_texts=(message,),
-        assistant_text="Certainly. Here is a suggestion that should do for the start; tell me what to change.",
-        observed_at=datetime.now(UTC),
-        request_id=f"request-{number}",
-    )
 
 
 def _scope(size: int) -> Scope:

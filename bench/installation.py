@@ -9,67 +9,62 @@ no memory filters, the no-op service behind them, the product behind them, a set
 import asyncio
 import copy
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import httpx
-import yaml
 
 from bench import noop, upstream
 from bench.figures import ALONE, NOOP, PRODUCT
 from bench.workload import key_of
-from semrouter_memory.stack.envoy import EnvoyPorts
 from semrouter_memory.stack.loopback import LOOPBACK, free_port
-from semrouter_memory.stack.process import Process, Together
-from semrouter_memory.stack.stack import launch_envoy
+from semrouter_memory.stack.process import Process
+from semrouter_memory.stack.stack import Stack, StackOptions
 
 _PRODUCT_CLUSTER, _NOOP_CLUSTER = "memory_sidecar", "noop"
-_READY_SECONDS = 120
 _START_SECONDS = 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What is to be up.
+class Installation(Stack):
+    """All of it, together.
 
-    Attributes:
+    Args:
         data: the product's data directory.
         users: whose keys Envoy knows.
         memory: further settings of the section `memory`.
         routes: further chains with the product: name -> gRPC metadata of the route.
-    """
-
-    model: Path
-    directory: Path
-    data: Path
-    users: Sequence[str]
-    memory: Mapping[str, Any] = field(default_factory=dict)
-    routes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-
-
-class Installation(Together):
-    """All of it, together.
 
     Attributes:
         ports: of Envoy's listeners, by chain.
-        operator_url: of the product.
     """
 
-    def __init__(self, plan: Plan) -> None:
-        super().__init__()
-        self._plan = plan
-        self._upstream_port = free_port()
-        self._llm = Process("the upstream", plan.directory / "upstream.log")
-        self._envoy = Process("Envoy", plan.directory / "envoy.log")
-        self._noop = Process("the no-op service", plan.directory / "noop.log")
-        self._noop_port = free_port()
-        self._sidecar = Process("the sidecar", plan.directory / "sidecar.log")
-        self._sidecar_port, self._api_port = free_port(), free_port()
-        self.ports = {name: free_port() for name in (ALONE, NOOP, PRODUCT, *plan.routes)}
-        self.operator_url = f"http://{LOOPBACK}:{free_port()}"
+    def __init__(
+        self,
+        *,
+        model: Path,
+        directory: Path,
+        data: Path,
+        users: Iterable[str],
+        memory: Mapping[str, Any] | None = None,
+        routes: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> None:
+        self._users, self._routes = tuple(users), routes or {}
+        self._upstream_port, self._noop_port = free_port(), free_port()
+        self.ports = {name: free_port() for name in (ALONE, NOOP, PRODUCT, *self._routes)}
+        super().__init__(
+            StackOptions(
+                directory=directory,
+                model_directory=model,
+                llm=f"http://{LOOPBACK}:{self._upstream_port}/v1",
+                ports={"port": self.ports[PRODUCT]},
+                sidecar_config={"memory": {"data_dir": str(data), **(memory or {})}},
+                edit_envoy=self._with_chains,
+            )
+        )
+        self._upstream = Process("the upstream", directory / "upstream.log")
+        self._noop = Process("the no-op service", directory / "noop.log")
 
     # -- what is known of it -------------------------------------------------------------------------------------------
 
@@ -77,12 +72,7 @@ class Installation(Together):
         """The process ids of what stands behind a chain's filters."""
         if chain == ALONE:
             return ()
-        return ((self._noop if chain == NOOP else self._sidecar).pid,)
-
-    @property
-    def envoy(self) -> tuple[int, ...]:
-        """Process ids of Envoy."""
-        return (self._envoy.pid,)
+        return ((self._noop if chain == NOOP else self.sidecar).pid,)
 
     async def seen(self) -> tuple[int, int]:
         """Requests that reached the upstream, and how many had memories in them."""
@@ -93,21 +83,9 @@ class Installation(Together):
     # -- starting ------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        self._plan.directory.mkdir(parents=True, exist_ok=True)
-        await self._run(self._llm, upstream, self._upstream_port)
+        await self._run(self._upstream, upstream, self._upstream_port)
         await self._run(self._noop, noop, self._noop_port)
-        await self._start_sidecar()
-        ports = EnvoyPorts(
-            listener=self.ports[PRODUCT],
-            admin=free_port(),
-            memory_sidecar=f"{LOOPBACK}:{self._sidecar_port}",
-            memory_api=self._api_port,
-            llm=f"http://{LOOPBACK}:{self._upstream_port}/v1",
-        )
-        self.push_async_callback(self._envoy.stop)
-        await launch_envoy(
-            self._envoy, self._plan.directory / "envoy.yaml", "two-filter.yaml", ports, self._with_chains
-        )
+        await super().start()
 
     async def _run(self, process: Process, module: ModuleType, port: int) -> None:
         self.push_async_callback(process.stop)
@@ -115,34 +93,13 @@ class Installation(Together):
         await process.start([sys.executable, "-P", str(module.__file__), str(port)])
         await process.ready(lambda: _accepts(port), timeout_seconds=_START_SECONDS)
 
-    async def _start_sidecar(self) -> None:
-        path = self._plan.directory / "sidecar.yaml"
-        path.write_text(yaml.safe_dump(self._settings()), encoding="utf-8")
-        self.push_async_callback(self._sidecar.stop)
-        await self._sidecar.start([sys.executable, "-m", "semrouter_memory", "serve", "--config", str(path)])
-        await self._sidecar.ready(lambda: _is_ready(self.operator_url), timeout_seconds=_READY_SECONDS)
-
-    def _settings(self) -> dict[str, Any]:
-        return {
-            "memory": {
-                "data_dir": str(self._plan.data),
-                "embedding": {"path": str(self._plan.model)},
-                **self._plan.memory,
-            },
-            "server": {"listen": f"{LOOPBACK}:{self._sidecar_port}"},
-            "management": {
-                "listen": f"{LOOPBACK}:{self._api_port}",
-                "operator_listen": self.operator_url.removeprefix("http://"),
-            },
-        }
-
     # -- Envoy's configuration -----------------------------------------------------------------------------------------
 
     def _with_chains(self, config: dict[str, Any]) -> None:
         resources = config["static_resources"]
         (shipped,) = resources["listeners"]
         _manager(shipped)["http_filters"][0]["typed_config"]["credentials"] = [
-            {"key": key_of(user), "client": user} for user in self._plan.users
+            {"key": key_of(user), "client": user} for user in self._users
         ]
         clusters = {cluster["name"]: cluster for cluster in resources["clusters"]}
         without_work = copy.deepcopy(clusters[_PRODUCT_CLUSTER]) | {"name": _NOOP_CLUSTER}
@@ -157,8 +114,8 @@ class Installation(Together):
             without_memory(listener)
         elif name == NOOP:
             _service_of(listener)["envoy_grpc"]["cluster_name"] = _NOOP_CLUSTER
-        elif name in self._plan.routes:
-            metadata = self._plan.routes[name]
+        elif name in self._routes:
+            metadata = self._routes[name]
             _service_of(listener)["initial_metadata"] = [{"key": key, "value": metadata[key]} for key in metadata]
         return listener
 
@@ -203,11 +160,3 @@ async def _accepts(port: int) -> bool:
         return False
     writer.close()
     return True
-
-
-async def _is_ready(url: str) -> bool:
-    try:
-        async with httpx.AsyncClient(timeout=1) as client:
-            return (await client.get(f"{url}/readyz")).status_code == httpx.codes.OK
-    except httpx.HTTPError:
-        return False

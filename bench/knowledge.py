@@ -7,16 +7,14 @@ with noise.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import islice
-from typing import TypeVar
 
-from bench import accounting
 from bench.context import Bench
 from bench.figures import KnowledgeFigures, Ratio, Times
 from bench.in_process import InProcess, in_process, repeated
+from bench.seeding import batched
 from bench.workload import questions, statements
 from semrouter_memory.app import pipelines
 from semrouter_memory.config import MilvusConfig
@@ -36,8 +34,6 @@ _ROUNDS, _SECTIONS = 4, 40
 _DOCUMENTS, _AT_ONCE = 6, 2
 """Documents that are added and timed, and their sections."""
 _WARM_UP = 10
-_ItemT = TypeVar("_ItemT")
-_SETTLED_SECONDS, _SETTLED_SHARE = 5.0, 0.3
 
 
 async def knowledge(bench: Bench) -> KnowledgeFigures:
@@ -49,8 +45,7 @@ async def knowledge(bench: Bench) -> KnowledgeFigures:
             adding = [await _added(users, number, done) for number in range(_ROUNDS)]
         with bench.progress(f"writing {bench.amount.passages:,} passages", bench.amount.passages) as done:
             await _write(users, bench.amount.passages, done)
-        bench.say("waiting until the server has settled")
-        settled = await accounting.quiet(bench.milvus_pids, look_seconds=_SETTLED_SECONDS, share=_SETTLED_SHARE)
+        settled = await bench.settled()
         times: dict[str, list[float]] = {"embedding": [], "alone": [], "beside": []}
         given = 0
         with bench.progress("recall with and without documents", QUESTIONS) as done:
@@ -93,16 +88,16 @@ async def _added(users: InProcess, number: int, done: Callable[[int], object]) -
 
 
 def _document(seed: int) -> bytes:
-    parts = _batched((text for _, text in statements(_SECTIONS * _SENTENCES, seed=seed)), _SENTENCES)
+    parts = batched((text for _, text in statements(_SECTIONS * _SENTENCES, seed=seed)), _SENTENCES)
     return "\n\n".join(f"## Section {at}\n\n{'. '.join(part)}." for at, part in enumerate(parts)).encode()
 
 
 async def _write(users: InProcess, count: int, done: Callable[[int], object]) -> None:
     documents, now = users.adapters.documents, datetime.now(UTC)
     assert documents is not None
-    texts = [". ".join(part) for part in _batched((text for _, text in statements(count * _SENTENCES)), _SENTENCES)]
+    texts = [". ".join(part) for part in batched((text for _, text in statements(count * _SENTENCES)), _SENTENCES)]
     vectors = repeated(await users.adapters.embedder.embed_passages(texts[:_EMBEDDED]), count)
-    for number, part in enumerate(_batched(zip(texts, vectors, strict=True), _OF_DOCUMENT)):
+    for number, part in enumerate(batched(zip(texts, vectors, strict=True), _OF_DOCUMENT)):
         source = f"written-{number}"
         document = Document(
             id=f"doc_{source}", source=source, title=source, kind="text", published_at=now, added_at=now
@@ -135,9 +130,3 @@ async def _asked(users: InProcess, question: str, *, beside_first: bool) -> tupl
 def _worded(request: RecallRequest) -> RecallRequest:
     """The question as no other request words it: the embedder remembers what it read last."""
     return replace(request, query=f"{request.query} {'Please.' if request.others else 'Thanks.'}")
-
-
-def _batched(items: Iterable[_ItemT], size: int) -> Iterator[list[_ItemT]]:
-    left = iter(items)
-    while part := list(islice(left, size)):
-        yield part

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import urllib.error
 import urllib.request
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -29,11 +30,18 @@ _PORTS = (
     "etcd_peer_port",
     "health_port",
 )
-_TICK = "timeTickInterval: {} # ms"
-"""In its configuration: what is read with the strongest consistency waits for the next tick."""
-_ITS_OWN_TICK_MS = 200
-_LOG_LEVEL = "level: {} # Only"
+_LOG_LEVEL = ("level: info # Only", "level: warn # Only")
 """Of the server and of its etcd; lines of the level `info` take it a seventh of its time."""
+_QUICK = (
+    # What is read with the strongest consistency waits for the next tick.
+    ("timeTickInterval: 200 # ms", "timeTickInterval: 50 # ms"),
+    # A server that follows one that was killed waits until the other's lease is over.
+    ("    ttl: 30 # ", "    ttl: 6 # "),
+    # Each step of loading a collection waits for one of these.
+    ("\nqueryCoord:\n", "\nqueryCoord:\n  checkChannelInterval: 100\n  checkSegmentInterval: 100\n"),
+    ("distPullInterval: 500", "distPullInterval: 100"),
+)
+"""For tests, which would mostly wait for the server: changes to its configuration."""
 _READY_SECONDS = 120
 _POLL_SECONDS = 0.2
 
@@ -43,18 +51,17 @@ class MilvusServer(ServerProcess):
 
     Args:
         directory: takes its program, its data and its output.
-        tick_ms: how long a read with the strongest consistency waits at most for what was written before.
+        quick: it waits for its own parts for shorter times than it does by itself.
 
     Raises:
         ConfigurationError: the server's package is not installed.
     """
 
-    def __init__(self, directory: Path, *, tick_ms: int = _ITS_OWN_TICK_MS) -> None:
+    def __init__(self, directory: Path, *, quick: bool = False) -> None:
         # Its program runs in this directory, where a relative path would lead elsewhere.
         super().__init__("Milvus", directory.absolute())
         self._ports = {name: lasting_port() for name in _PORTS}
-        self._tick_ms = tick_ms
-        self._unpack()
+        self._unpack((_LOG_LEVEL, *(_QUICK if quick else ())))
 
     @property
     def port(self) -> int:
@@ -102,7 +109,7 @@ class MilvusServer(ServerProcess):
             return b"OK" in answer.read()
         return False
 
-    def _unpack(self) -> None:
+    def _unpack(self, changes: Iterable[tuple[str, str]]) -> None:
         try:
             import milvus  # noqa: PLC0415 - only who starts a server needs the package
         except ImportError:
@@ -112,8 +119,9 @@ class MilvusServer(ServerProcess):
         milvus.MilvusServerConfig(data_dir=str(self.directory), **own).resolve()
         configuration = self.directory / "configs" / "milvus.yaml"
         text = configuration.read_text(encoding="utf-8")
-        text = text.replace(_TICK.format(_ITS_OWN_TICK_MS), _TICK.format(self._tick_ms))
-        text = text.replace(_LOG_LEVEL.format("info"), _LOG_LEVEL.format("warn"))
+        for its_own, ours in changes:
+            assert its_own in text, its_own
+            text = text.replace(its_own, ours)
         configuration.write_text(text, encoding="utf-8")
         milvus._initialize_data_files(str(self.directory))  # noqa: SLF001 - what its own script does
         # The embedded etcd takes its ports from nowhere else; two servers would both claim 2379 and 2380.

@@ -6,13 +6,13 @@ imports this.
 
 import math
 from collections.abc import Callable, Mapping
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bench.client import BenchError
 from bench.figures import (
     ALONE,
     FLOOR_TARGET,
@@ -25,6 +25,7 @@ from bench.figures import (
     Streams,
     Throughput,
 )
+from semrouter_memory.evaluation.cases import write_file
 
 # Told apart by people who see colours differently, and by line style in print.
 _PRODUCT, _FLOOR, _COLD, _GREY = "#0072B2", "#009E73", "#D55E00", "#999999"
@@ -36,7 +37,7 @@ def draw(path: Path, figures: Mapping[str, Any], title: str) -> bool:
     """Write the picture as a PNG; False when there is nothing to draw.
 
     Raises:
-        BenchError: the file cannot be written.
+        InputFileError: the file cannot be written.
     """
     panels = [(panel, each) for each in figures.values() for panel in _PANELS.get(type(each), ())]
     if not panels:
@@ -50,12 +51,9 @@ def draw(path: Path, figures: Mapping[str, Any], title: str) -> bool:
         axes.grid(alpha=0.3)
     for axes in every[len(panels) :]:
         axes.set_visible(False)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("wb") as file:
-            figure.savefig(file, format="png")
-    except OSError as error:
-        raise BenchError(f"cannot write {path}: {error.strerror}") from None
+    png = BytesIO()
+    figure.savefig(png, format="png")
+    write_file(path, png.getvalue())
     return True
 
 

@@ -5,7 +5,6 @@ more than its own section. What failed is said and makes the exit status 1; the 
 """
 
 import asyncio
-import json
 import os
 import platform
 import time
@@ -18,7 +17,6 @@ from typing import Any
 import uvloop
 from rich.console import Console
 
-from bench.client import BenchError
 from bench.context import Amount, Bench, opened
 from bench.figures import goals, missed
 from bench.in_process import recall
@@ -27,6 +25,7 @@ from bench.sections import bodies, growth, headline, streams, throughput
 from bench.tables import tables_of
 from semrouter_memory import __version__
 from semrouter_memory.errors import ConfigurationError
+from semrouter_memory.evaluation.cases import write_json
 
 SECTIONS: Mapping[str, Callable[[Bench], Awaitable[Any]]] = {
     "headline": headline,
@@ -117,7 +116,7 @@ def written(path: Path, run: Mapping[str, Any], options: Options, outcome: Outco
     """Write what there is so far, as JSON.
 
     Raises:
-        BenchError: the file cannot be written.
+        InputFileError: the file cannot be written.
     """
     amount = options.amount
     content = {
@@ -127,11 +126,7 @@ def written(path: Path, run: Mapping[str, Any], options: Options, outcome: Outco
         "failed": outcome.failed,
         "goals": goals(outcome.figures),
     }
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise BenchError(f"cannot write {path}: {error.strerror}") from None
+    write_json(path, content)
 
 
 def _say_the_end(options: Options, outcome: Outcome, console: Console) -> None:

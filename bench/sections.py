@@ -57,8 +57,6 @@ _GROWTH_MEMORIES = 50
 """Of every user: it is the store that grows, and with it the number of users."""
 _GROWTH_ROUNDS = 5
 _GROWTH_AWAY = 12
-_SETTLED_SECONDS, _SETTLED_SHARE = 5.0, 0.3
-"""A server that has nothing to do takes a tenth of a core; while it builds an index, all of them."""
 
 
 async def headline(bench: Bench) -> Headline:
@@ -106,7 +104,7 @@ def resident(on: Installation) -> dict[str, int]:
         "sidecar": accounting.resident_bytes(sidecar) - store,
         **({LITE: store} if stores else {}),
         "no-op service": accounting.resident_bytes(on.service(NOOP)),
-        "Envoy": accounting.resident_bytes(on.envoy),
+        "Envoy": accounting.resident_bytes((on.envoy.pid,)),
     }
 
 
@@ -210,8 +208,7 @@ async def _grown(bench: Bench, store: _Store, sizes: Sequence[int]) -> list[Grow
         settled = True
         await bench.seed(store.data, dict.fromkeys(new, _GROWTH_MEMORIES), store.milvus)
         if store.milvus is not None:
-            bench.say("waiting until the server has settled")
-            settled = await accounting.quiet(bench.milvus_pids, look_seconds=_SETTLED_SECONDS, share=_SETTLED_SHARE)
+            settled = await bench.settled()
         users += new
         points.append(await _point(bench, store, new, users=len(users), settled=settled))
     return points

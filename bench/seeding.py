@@ -8,8 +8,9 @@ write, because a store takes as long for one of 50 rows as for one of 200.
 import asyncio
 import itertools
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import TypeVar
 
 import numpy as np
 
@@ -25,6 +26,7 @@ EMBEDDED = 800
 _NOISE = 0.02
 _ROWS = 500
 _WRITERS = 2
+_ItemT = TypeVar("_ItemT")
 
 
 class Seeder:
@@ -45,7 +47,7 @@ class Seeder:
         wanted = min(sum(users.values()), EMBEDDED)
         if len(self._known) < wanted:
             self._known = await self._embedder.embed_passages([content for _, content in statements(wanted)])
-        batches = _batches(row for user, count in users.items() for row in self._rows(user, count))
+        batches = batched((row for user, count in users.items() for row in self._rows(user, count)), _ROWS)
         async with asyncio.TaskGroup() as group:
             for _ in range(_WRITERS):
                 group.create_task(_write(collection, batches, progress))
@@ -71,6 +73,7 @@ async def _write(collection: MilvusConnection, batches: Iterator[list[Row]], pro
         progress(len(batch))
 
 
-def _batches(rows: Iterator[Row]) -> Iterator[list[Row]]:
-    while batch := list(itertools.islice(rows, _ROWS)):
+def batched(items: Iterable[_ItemT], size: int) -> Iterator[list[_ItemT]]:
+    left = iter(items)
+    while batch := list(itertools.islice(left, size)):
         yield batch

@@ -17,6 +17,7 @@ from semrouter_memory.events import Event
 from semrouter_memory.language.bm25 import TermIndex
 from semrouter_memory.model import (
     ALWAYS,
+    ANY_MEMORY,
     Appended,
     Candidate,
     ChatMessage,
@@ -26,6 +27,7 @@ from semrouter_memory.model import (
     Hit,
     LoggedTurn,
     Memory,
+    MemoryFilter,
     MemoryType,
     Message,
     Page,
@@ -96,6 +98,7 @@ class MemoryReader(Protocol):
         limit: int,
         now: datetime,
         types: frozenset[MemoryType] | None = None,
+        memory_filter: MemoryFilter = ANY_MEMORY,
         reach: Reach = Reach.RECALL,
         observed: Period = ALWAYS,
         fresh: bool = False,
@@ -126,6 +129,7 @@ class MemoryReader(Protocol):
         limit: int,
         cursor: str = "",
         types: frozenset[MemoryType] | None = None,
+        memory_filter: MemoryFilter = ANY_MEMORY,
         reach: Reach = Reach.ALL,
         observed: Period = ALWAYS,
         now: datetime | None,
@@ -214,8 +218,15 @@ class MemoryIndex(Protocol):
         """The terms of every memory, by position."""
         ...
 
-    def positions(self, scope: Scope, *, now: datetime, types: frozenset[MemoryType] | None) -> NDArray[np.intp]:
-        """Positions of the memories that may be recalled: of the scope's project or of none, of these types, not expired."""
+    def positions(
+        self,
+        scope: Scope,
+        *,
+        now: datetime,
+        types: frozenset[MemoryType] | None,
+        memory_filter: MemoryFilter = ANY_MEMORY,
+    ) -> NDArray[np.intp]:
+        """Positions of the memories that may be recalled: of the scope's project or of none, wanted, not expired."""
         ...
 
     def similarities(self, vector: Vector) -> NDArray[np.float32]:

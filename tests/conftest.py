@@ -19,6 +19,7 @@ pytest_plugins = (
     "tests.retaining",
     "tests.chat_server",
     "tests.redis_server",
+    "tests.short_polls",
     "tests.stepped_time",
 )
 

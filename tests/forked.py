@@ -52,6 +52,7 @@ def _load() -> None:
         warnings.simplefilter("ignore")
         for name in _OF_SERVE:
             import_module(name)
+    import_module("tests.short_polls").shorten()
     import_module("semrouter_memory.recall.categories").prepare()
     gc.freeze()
     gc.enable()

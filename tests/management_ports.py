@@ -3,17 +3,19 @@
 import asyncio
 import threading
 import uuid
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
+import orjson
 from fastapi import FastAPI
 
 from semrouter_memory.config import IdentityConfig, KnowledgeConfig, ManagementConfig
+from semrouter_memory.maintenance.receipts import add_receipts
 from semrouter_memory.manage.backup import Backup
 from semrouter_memory.manage.http import Readiness, create_operator_api, create_user_api
 from semrouter_memory.manage.operator_routes import OperatorContext
@@ -30,6 +32,7 @@ from tests.hashed import HashedEmbedder
 from tests.memory_service import NoRecordings, deletion_service, knowledge_service, memory_service
 
 TOKEN = "operator-token"
+T = TypeVar("T")
 _CONFIG = ManagementConfig(max_content_chars=500)
 DESCRIPTION = "/v1/memory/openapi.json"
 
@@ -63,12 +66,18 @@ class OneCollection:
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """Where they are, and the log behind them."""
+    """Where they are, and what is behind them."""
 
     user_url: str
     operator_url: str
     log: SqliteTurnLog
+    state: SqliteStateStore
     directory: Path
+    loop: asyncio.AbstractEventLoop
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """In the loop of the ports."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(30)
 
     def append(self, user: str, text: str) -> str:
         """Make a turn that waits; returns its id."""
@@ -81,6 +90,22 @@ class Ports:
             request_id=uuid.uuid4().hex,
         )
         return self.log.append(turn, remember=False).turn_id
+
+    def bury(self, user: str) -> None:
+        """Make dead letters of the user's waiting turns."""
+        self.run(self._bury(Scope(user)))
+
+    async def _bury(self, scope: Scope) -> None:
+        (session,) = [each for each in await self.log.pending() if each.scope == scope]
+        claim = await self.log.claim(scope, session.session_id, lease=timedelta(minutes=1), context=0)
+        assert claim is not None
+        await self.log.fail(claim, "model_away", retry_at=datetime.now(UTC), max_attempts=1)
+
+    def add_receipt(self, user: str, reason: str, relevance: Mapping[str, float]) -> None:
+        """Args: relevance: of what was injected, by id."""
+        memories = [{"id": name, "owner": f"user:{user}", "relevance": value} for name, value in relevance.items()]
+        receipt = {"at": datetime.now(UTC), "project_id": "", "reason": reason, "memories": memories}
+        self.run(add_receipts(self.state, Scope(user), [orjson.dumps(receipt)], ttl=timedelta(days=1)))
 
 
 def descriptions() -> dict[str, dict[str, Any]]:
@@ -134,7 +159,7 @@ def open_ports(directory: Path) -> Iterator[Ports]:
         )
         servers = [await serve_http(app, "127.0.0.1:0", drain_seconds=1) for app in _apps(service, context)]
         users, operators = (f"http://127.0.0.1:{server.port}" for server in servers)
-        made.append(Ports(users, operators, log, directory))
+        made.append(Ports(users, operators, log, state, directory, loop))
         started.set()
         await stopping.wait()
         await asyncio.gather(*(server.stop() for server in servers))

@@ -17,9 +17,6 @@ from tests.run_servers import end, of_the_run, one_at_a_time, run_directory
 
 __all__ = ["MilvusServer"]
 
-_TICK_MS = 50
-"""Most tests read what they have just written."""
-
 _sharing: set[str] = set()
 
 
@@ -67,7 +64,7 @@ def milvus_server() -> MilvusServer:
 def _server(directory: Path) -> MilvusServer:
     # What is there already is not unpacked again.
     shutil.copytree(_unpacked() / "bin", directory / "bin", copy_function=os.link)
-    return MilvusServer(directory, tick_ms=_TICK_MS)
+    return MilvusServer(directory, quick=True)
 
 
 def _unpacked() -> Path:

@@ -8,9 +8,8 @@ from itertools import count
 from typing import Any, cast
 
 from semrouter_memory.app import pipelines
-from semrouter_memory.app.adapters import Adapters, Store, memory_writer, owner_indexes_of
+from semrouter_memory.app.adapters import Adapters, ExternalModels, Store, memory_writer, owner_indexes_of
 from semrouter_memory.app.management import new_memory_id
-from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.config import Config, MemoryConfig, OwnerIndexConfig
 from semrouter_memory.evaluation.running import PlayClock, models_of, played_adapters
 from semrouter_memory.exchange.turns import ExchangeSettings
@@ -140,13 +139,11 @@ class Recalling:
     ) -> RecallResult:
         """Args: more: of `RecallOptions`."""
         config = self.config
-        options = RecallOptions(
-            limit=config.default_retrieval_limit,
-            threshold=config.default_similarity_threshold,
-            types=types,
-            session=session,
-            **more,
-        )
+        defaults = {
+            "limit": config.default_retrieval_limit,
+            "threshold": config.default_similarity_threshold,
+        }
+        options = RecallOptions(types=types, session=session, **{**defaults, **more})
         request = RecallRequest(
             scope=scope,
             query=query,

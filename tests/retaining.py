@@ -36,9 +36,9 @@ from semrouter_memory.model import (
     TurnTotals,
 )
 from semrouter_memory.ports import ChatModel, SessionStateBuilder
+from semrouter_memory.retain.failures import RetainParts
 from semrouter_memory.retain.pipeline import Retainer
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
-from semrouter_memory.retain.steps import RetainParts
 from semrouter_memory.state.in_process import InProcessOwnerLocks
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog

@@ -4,20 +4,22 @@ Each part puts its own end onto the exit stack as soon as it is there, so whatev
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from semrouter_memory.config import MemoryConfig
+from semrouter_memory.config import ExternalModel, MemoryConfig, RetainConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.errors import ConfigurationError
 from semrouter_memory.events import PassagesTruncated, WorkFailed
 from semrouter_memory.learned.logistic import use_profile
+from semrouter_memory.llm.circuit import ModelCircuits
 from semrouter_memory.model import Scope
 from semrouter_memory.ports import (
+    ChatModel,
     Clock,
     Embedder,
     MemoryReader,
@@ -30,6 +32,7 @@ from semrouter_memory.ports import (
 )
 from semrouter_memory.recall.categories import categories_of
 from semrouter_memory.recall.deadline import OWNER_VERSION
+from semrouter_memory.resilience import Backoff
 from semrouter_memory.retain.passages import SplittingWriter
 from semrouter_memory.state.in_process import InProcessOwnerLocks, InProcessOwnerVersions
 from semrouter_memory.state.sqlite import SqliteStateStore
@@ -38,6 +41,9 @@ from semrouter_memory.store.milvus import MilvusStore, SecondaryCollection
 from semrouter_memory.store.milvus_collection import CollectionAdmin
 from semrouter_memory.store.owner_versions import OwnerVersions
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
+
+if TYPE_CHECKING:
+    from semrouter_memory.llm.client import OpenAIChatModel
 
 _DATA_MODE = 0o700
 
@@ -241,3 +247,44 @@ def owner_indexes_of(
 def memory_writer(store: MemoryWriter, indexes: IndexCache, embedder: Embedder) -> MemoryWriter:
     """Splits long memories, and announces writes to the indexes."""
     return SplittingWriter(AnnouncingWriter(store, indexes, label=categories_of), embedder)
+
+
+class ExternalModels:
+    """Makes a client for each configured role, closed with the exit stack.
+
+    Args:
+        traced: makes each call of a model a span; None: tracing is off.
+    """
+
+    def __init__(
+        self,
+        sections: Sequence[ExternalModel],
+        config: RetainConfig,
+        observer: Observer,
+        on_exit: AsyncExitStack,
+        traced: Callable[[ChatModel, ExternalModel], ChatModel] | None = None,
+    ) -> None:
+        backoff = Backoff(first=config.breaker_seconds, longest=config.breaker_max_seconds)
+        circuits = ModelCircuits(backoff, failures=config.breaker_failures, observer=observer)
+        self._models: dict[str, ChatModel] = {}
+        for section in sections:
+            model = _client_of(section, circuits)
+            on_exit.push_async_callback(model.aclose)
+            self._models[section.model_role] = traced(model, section) if traced else model
+
+    async def warm(self) -> None:
+        """Have the first call of every role cost what later ones do; whether its server is there does not matter."""
+        if self._models:
+            from semrouter_memory.llm.warming import warm  # noqa: PLC0415 - see `_client_of`
+
+            await warm()
+
+    def of_role(self, role: str) -> ChatModel | None:
+        return self._models.get(role)
+
+
+def _client_of(section: ExternalModel, circuits: ModelCircuits) -> "OpenAIChatModel":
+    # The client library takes a fifth of the start, and most installations configure no model.
+    from semrouter_memory.llm.client import OpenAIChatModel  # noqa: PLC0415
+
+    return OpenAIChatModel(section, section.api_key, circuit=circuits.circuit(section.llm_endpoint.url))

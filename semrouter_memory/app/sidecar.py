@@ -17,9 +17,8 @@ import uvloop
 
 from semrouter_memory import __version__
 from semrouter_memory.app import pipelines, preflight
-from semrouter_memory.app.adapters import Adapters, connect
+from semrouter_memory.app.adapters import Adapters, ExternalModels, connect
 from semrouter_memory.app.management import serve_management, start_recordings
-from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.config import Config, secret
 from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import TurnLogError, UnavailableError, name_of
@@ -84,7 +83,6 @@ class App:
             raise
 
     async def stop(self) -> None:
-        """Stop everything, in the reverse of the order in which it was started."""
         await self._exit.aclose()
 
     async def _start(self) -> None:

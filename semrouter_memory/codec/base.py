@@ -14,7 +14,18 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, NamedTuple, Protocol
 
-from semrouter_memory.model import Json, MemoryType, Message, OwnerKind, PastTurn, Position, Role, ToolUse
+from semrouter_memory.model import (
+    ANY_MEMORY,
+    Json,
+    MemoryFilter,
+    MemoryType,
+    Message,
+    OwnerKind,
+    PastTurn,
+    Position,
+    Role,
+    ToolUse,
+)
 
 BLOCK_OPEN = "<!-- semrouter-memory:begin -->"
 BLOCK_CLOSE = "<!-- semrouter-memory:end -->"
@@ -37,6 +48,7 @@ class BodySettings:
     memory_types: frozenset[MemoryType] | None = None
     retrieval_limit: int | None = None
     similarity_threshold: float | None = None
+    memory_filter: MemoryFilter = ANY_MEMORY
     session_end: bool | None = None
     user_id: str | None = None
     project_id: str | None = None

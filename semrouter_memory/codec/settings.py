@@ -11,7 +11,16 @@ from enum import Flag, auto
 from functools import partial
 from typing import Any, TypeVar, get_args
 
-from semrouter_memory.model import Json, MemoryType, OwnerKind, Position, RenderStyle, StrategyName
+from semrouter_memory.model import (
+    Json,
+    MemoryFilter,
+    MemoryType,
+    OwnerKind,
+    Position,
+    RenderStyle,
+    StrategyName,
+    parse_filter,
+)
 
 _T = TypeVar("_T")
 
@@ -66,6 +75,9 @@ def _of_type(kind: type[_T]) -> Callable[[Json], _T]:
     return checked
 
 
+_text = _of_type(str)
+
+
 def _limit(value: Json) -> int:
     # True is not the number 1; JSON knows one kind of number, so 3.0 is an integer.
     if type(value) not in (int, float) or value != value // 1 or value < 0:
@@ -101,11 +113,16 @@ def _types(value: Json) -> frozenset[MemoryType]:
     return frozenset(MemoryType(name.strip().lower()) for name in value)
 
 
+def _filter(value: Json) -> MemoryFilter:
+    return parse_filter(_text(value))
+
+
 _ENABLED = Setting("enabled", Governs.BOTH, _of_type(bool), _switch)
 _AUTO_STORE = Setting("auto_store", Governs.WRITING, _of_type(bool), _switch)
 _LIMIT = Setting("retrieval_limit", Governs.READING, _limit, int)
 _THRESHOLD = Setting("similarity_threshold", Governs.READING, _threshold, float)
 _TYPES = Setting("memory_types", Governs.READING, _types, lambda text: text.split(","))
+_FILTER = Setting("memory_filter", Governs.READING, _filter)
 _OTHER_KINDS = (OwnerKind.ORGANISATION, OwnerKind.AGENT)
 _BOUNDS = {f"{kind}-limit": Setting("limits", Governs.READING, _limit, int, kind) for kind in _OTHER_KINDS} | {
     f"{kind}-share": Setting("shares", Governs.READING, _share, float, kind) for kind in _OTHER_KINDS
@@ -123,7 +140,8 @@ BODY: Mapping[str, Mapping[str, Setting]] = {
             Setting("session_end", Governs.ITSELF, _of_type(bool)),
         )
     }
-    | {name.replace("-", "_"): setting for name, setting in _BOUNDS.items()},
+    | {name.replace("-", "_"): setting for name, setting in _BOUNDS.items()}
+    | {"filter": _FILTER},
     CONTEXT: {
         # In doubt who the user is, or what the conversation belongs to.
         each.attribute: each
@@ -137,6 +155,7 @@ ROUTE: Mapping[str, Setting] = {
     f"{ROUTE_PREFIX}enabled": _ENABLED,
     f"{ROUTE_PREFIX}auto-store": _AUTO_STORE,
     f"{ROUTE_PREFIX}types": _TYPES,
+    f"{ROUTE_PREFIX}filter": _FILTER,
     f"{ROUTE_PREFIX}limit": _LIMIT,
     f"{ROUTE_PREFIX}threshold": _THRESHOLD,
     f"{ROUTE_PREFIX}tool-result-tokens": Setting("tool_result_tokens", Governs.READING, _limit, int),

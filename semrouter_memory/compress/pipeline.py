@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from semrouter_memory.compress import record
-from semrouter_memory.compress.chain import StoredConversation, is_too_long
-from semrouter_memory.compress.record import Covered
+from semrouter_memory.compress.record import Covered, StoredConversation, is_too_long
 from semrouter_memory.compress.state import ConversationState, StateEntry, render, without
 from semrouter_memory.config import CompressionConfig
 from semrouter_memory.errors import MemoryServiceError, UnavailableError

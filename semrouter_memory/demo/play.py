@@ -22,7 +22,7 @@ from semrouter_memory.codec.base import BLOCK_CLOSE, BLOCK_OPEN
 from semrouter_memory.errors import ConfigurationError
 from semrouter_memory.stack.llm import StandInLlm, served
 from semrouter_memory.stack.loopback import chosen_ports, local_client
-from semrouter_memory.stack.progress import steps
+from semrouter_memory.stack.process import steps
 from semrouter_memory.stack.run_directory import LOCK, locked
 from semrouter_memory.stack.stack import Stack, StackOptions
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import quote
 
 from rich.console import Console
 from rich.text import Text
@@ -18,7 +19,7 @@ from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.stack.llm import StandInLlm, served
 from semrouter_memory.stack.llm_probe import probe
 from semrouter_memory.stack.loopback import chosen_ports
-from semrouter_memory.stack.progress import steps
+from semrouter_memory.stack.process import steps
 from semrouter_memory.stack.run_directory import locked, operator_token_file, shell_environment, write_private
 from semrouter_memory.stack.stack import PORTS, Stack, StackOptions
 
@@ -41,6 +42,9 @@ EOF
 """
 _LOOK = """\
 . {env} && {command} memory list
+"""
+_OPEN = """\
+{operator}/v1/memory/console#token={token}&owner=user%3A{user}
 """
 
 
@@ -108,7 +112,8 @@ async def _start_and_wait(model: Path, directory: Path, wanted: RunPorts, server
             stack = await exits.enter_async_context(Stack(settings, say))
         env = directory.absolute() / "env"
         write_private(env, _environment(stack, token))
-        _print_lines(console, stack, env, name, server.url or "a stand-in that repeats its context")
+        llm_name = server.url or "a stand-in that repeats its context"
+        _print_lines(console, stack, env=env, token=token, model=name, llm=llm_name)
         await _until_envoy_ends(stack, console)
 
 
@@ -148,7 +153,7 @@ def _environment(stack: Stack, token: Path) -> str:
     )
 
 
-def _print_lines(console: Console, stack: Stack, env: Path, model: str, llm: str) -> None:
+def _print_lines(console: Console, stack: Stack, *, env: Path, token: Path, model: str, llm: str) -> None:
     message = {"role": "user", "content": "My budget for the Hawaii trip is $10,000"}
     body = json.dumps({"model": model, "messages": [message]}).replace("'", r"\u0027")
     command = shlex.quote(str(_BIN / "semrouter-memory"))
@@ -161,6 +166,10 @@ def _print_lines(console: Console, stack: Stack, env: Path, model: str, llm: str
         "Ask in a new conversation": _ASK.format(python=python, url=stack.url, key=_KEY, model=json.dumps(model)),
         "See what is remembered; then also `turns list`, `backup DIRECTORY`, and any OpenAI client": _LOOK.format(
             env=shlex.quote(str(env)), command=command
+        ),
+        # On loopback alone; what stands behind the # stays in the browser.
+        "Open the console in a browser, as operator, with alice's memories": _OPEN.format(
+            operator=stack.operator_url, token=quote(token.read_text(encoding="utf-8").strip(), safe=""), user=_USER
         ),
     }
     for title, text in parts.items():

@@ -10,8 +10,7 @@ from enum import StrEnum
 
 from semrouter_memory.doctor.address import Address, of_endpoint, reaches
 from semrouter_memory.doctor.finding import BODY_MODES
-from semrouter_memory.doctor.matching import matching
-from semrouter_memory.doctor.node import Node, first
+from semrouter_memory.doctor.node import Node, first, matching
 
 CHAT_PATHS = ("/v1/chat/completions", "/v1/responses")
 API_PATH = "/v1/memory"
@@ -134,7 +133,6 @@ class GatewayRoute:
 
     @property
     def clusters(self) -> list[str]:
-        """The clusters that the route leads to."""
         weighted = [each.get("name") for each in self.action.get("weighted_clusters").items("clusters")]
         return [target.text for target in weighted or [self.action.get("cluster")] if target.text]
 
@@ -219,7 +217,6 @@ def clusters_of(bootstrap: Node) -> dict[str, Node]:
 
 
 def endpoints_of(cluster: Node) -> list[tuple[Node, Address]]:
-    """A cluster's endpoints."""
     groups = cluster.get("load_assignment").items("endpoints")
     nodes = [entry.get("endpoint", "address") for group in groups for entry in group.items("lb_endpoints")]
     return [(node, address) for node in nodes if (address := of_endpoint(node)) is not None]

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from semrouter_memory.doctor.gateway import GatewayRoute, HttpFilter, HttpFilterChain
-from semrouter_memory.doctor.matching import text_matches
-from semrouter_memory.doctor.node import Node
+from semrouter_memory.doctor.node import Node, text_matches
 
 _OPAQUE = frozenset({"ExtAuthz", "Lua", "Wasm", "DynamicModuleFilter", "ExternalProcessor", "Composite"})
 """Filters of which the configuration does not tell what headers they set; the Go filter's is named as others' are."""

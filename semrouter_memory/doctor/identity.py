@@ -21,8 +21,7 @@ from semrouter_memory.doctor.header_path import (
     setters,
     steps,
 )
-from semrouter_memory.doctor.matching import matching, text_matches
-from semrouter_memory.doctor.node import Node
+from semrouter_memory.doctor.node import Node, matching, text_matches
 from semrouter_memory.exchange.identity import is_acceptable_id
 
 _AUTHENTICATORS = frozenset({"ApiKeyAuth", "JwtAuthentication", "BasicAuth"})

@@ -10,8 +10,7 @@ from semrouter_memory.codec.settings import ROUTE, ROUTE_PREFIX, Governs, govern
 from semrouter_memory.doctor.context import CheckContext
 from semrouter_memory.doctor.finding import Finding, broken, found
 from semrouter_memory.doctor.gateway import PROCESSOR, FilterRole, HttpFilter, HttpFilterChain
-from semrouter_memory.doctor.matching import regex_matches, text_matches
-from semrouter_memory.doctor.node import Node
+from semrouter_memory.doctor.node import Node, regex_matches, text_matches
 from semrouter_memory.exchange.policy import route_settings
 
 _NAMESPACE = "semrouter.memory"

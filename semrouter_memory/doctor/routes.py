@@ -15,8 +15,7 @@ from semrouter_memory.doctor.gateway import (
     HttpFilterChain,
     endpoints_of,
 )
-from semrouter_memory.doctor.matching import takes_headers
-from semrouter_memory.doctor.node import Node, first
+from semrouter_memory.doctor.node import Node, first, takes_headers
 from semrouter_memory.store.location import LiteFile
 
 _OTHER_PATHS = ("/", "/v1/files", "/v1/audio/transcriptions", "/v1/models")

@@ -46,16 +46,12 @@ Ids = Annotated[frozenset[str], _or_empty(frozenset())]
 
 @dataclass(frozen=True, slots=True)
 class CaseTurn:
-    """What a user said, and the answer."""
-
     user: str
     assistant: str
 
 
 @dataclass(frozen=True, slots=True)
 class CaseMessage:
-    """A message of the conversation before a question."""
-
     role: Role
     content: str
 
@@ -148,8 +144,13 @@ def write_json(path: Path, value: Json) -> None:
     Raises:
         InputFileError: the file cannot be written.
     """
+    write_file(path, f"{json.dumps(value, ensure_ascii=False, indent=2)}\n".encode())
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Write a result of whatever kind. Raises: InputFileError, same as `write_json`."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(value, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+        path.write_bytes(data)
     except OSError as error:
         raise InputFileError(f"cannot write {path}: {error.strerror}") from None

@@ -7,7 +7,6 @@ import random
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import timedelta
 from functools import cache
 from importlib import resources
 from typing import Any, cast
@@ -17,20 +16,21 @@ from rich.console import Console
 from rich.table import Table
 
 from semrouter_memory.app import pipelines
-from semrouter_memory.app.adapters import Adapters
-from semrouter_memory.app.models import ExternalModels
+from semrouter_memory.app.adapters import Adapters, ExternalModels
 from semrouter_memory.codec.chat import ChatCodec
 from semrouter_memory.config import MemoryConfig
 from semrouter_memory.evaluation.cases import CaseTurn, LowerCased, Text, case_of, read_cases, write_json
 from semrouter_memory.evaluation.running import (
+    TURN_TIME,
     EvalOptions,
+    Learner,
     PlayClock,
     embedder_of,
     models_of,
+    patient,
     played_adapters,
     table_of,
     tracked,
-    work,
 )
 from semrouter_memory.exchange.events import (
     BodyMode,
@@ -45,7 +45,7 @@ from semrouter_memory.exchange.exchange import Exchange
 from semrouter_memory.exchange.policy import RouteSettings
 from semrouter_memory.exchange.replies import NeedRecall, ReplaceBody
 from semrouter_memory.exchange.turns import ExchangeSettings
-from semrouter_memory.model import RecallResult, Scope, SessionKey
+from semrouter_memory.model import RecallResult, Scope, Turn
 
 LENGTHS = (20, 50, 100, 200, 1000)
 """Of the made conversations that are played by default."""
@@ -55,8 +55,6 @@ _RECALL = Protocol(request_body=BodyMode.BUFFERED, response_body=BodyMode.NONE)
 _RETAIN = Protocol(observing=True, request_body=BodyMode.STREAMED, response_body=BodyMode.STREAMED)
 _NEXT = "Can you put everything together for me?"
 """A question that names nothing, so that only what is in the context by itself counts."""
-_TURN_TIME = timedelta(minutes=1)
-_PATIENCE_MS = 60_000
 _SEED = 7
 
 
@@ -121,15 +119,13 @@ class CompressionRun:
     """
 
     def __init__(self, adapters: Adapters, config: MemoryConfig, models: ExternalModels) -> None:
-        recall = config.recall.model_copy(update={"deadline_ms": _PATIENCE_MS})
         on = config.compression.model_copy(update={"enabled": True})
-        memory = config.model_copy(update={"recall": recall, "compression": on})
+        memory = patient(config).model_copy(update={"compression": on})
         self._embedder = adapters.embedder
         self._clock = cast("PlayClock", adapters.clock)
         self._start = adapters.clock.now()
-        self._woken: list[SessionKey] = []
         self._settings = ExchangeSettings(memory, max_body_bytes=1 << 30, max_answer_bytes=1 << 20)
-        self._retainer = pipelines.retainer(memory, adapters, models, wake=self._woken.append)
+        self._learner = Learner(memory, adapters, models)
         self._recaller = pipelines.request_phase(memory, adapters, models)
 
     async def play(self, talk: Talk) -> Measured:
@@ -137,10 +133,9 @@ class CompressionRun:
         scope = Scope(f"user-of-{talk.id}")
         messages: list[dict[str, str]] = []
         for number, turn in enumerate(talk.turns):
-            self._clock.time = self._start + number * _TURN_TIME
+            self._clock.time = self._start + number * TURN_TIME
             messages.append({"role": "user", "content": turn.user})
-            self._hear(scope, messages, turn.assistant, number)
-            await work(self._retainer, self._woken)
+            await self._learner.turn(self._heard(scope, messages, turn.assistant, number))
             messages.append({"role": "assistant", "content": turn.assistant})
         before = [*messages, {"role": "user", "content": _NEXT}]
         after, result = await self._next(scope, before)
@@ -169,7 +164,7 @@ class CompressionRun:
 
     # -- the exchanges -------------------------------------------------------------------------------------------------
 
-    def _hear(self, scope: Scope, messages: Sequence[Mapping[str, str]], answer: str, number: int) -> None:
+    def _heard(self, scope: Scope, messages: Sequence[Mapping[str, str]], answer: str, number: int) -> Turn:
         """The retain filter's exchange of one turn."""
         exchange = Exchange(self._settings, RouteSettings(), self._clock.now())
         choice = {"index": 0, "message": {"role": "assistant", "content": answer}, "finish_reason": "stop"}
@@ -180,7 +175,7 @@ class CompressionRun:
         turn = exchange.take_turn()
         if turn is None:
             raise AssertionError("an exchange that ended well is a turn")
-        self._retainer.intake.accept(turn)
+        return turn
 
     async def _next(self, scope: Scope, messages: Sequence[Mapping[str, str]]) -> tuple[list[str], RecallResult]:
         """The recall filter's exchange: every text of the request, and recall's result."""

@@ -4,32 +4,25 @@ The command's help says what a line holds. Superseded memories are history: they
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from datetime import timedelta
+from dataclasses import dataclass
 from typing import cast
 
 from rich.console import Console
 from rich.text import Text
 
-from semrouter_memory.app import pipelines
-from semrouter_memory.app.adapters import Adapters
-from semrouter_memory.app.models import ExternalModels
+from semrouter_memory.app.adapters import Adapters, ExternalModels
 from semrouter_memory.config import MemoryConfig
 from semrouter_memory.evaluation.cases import CaseTurn, LowerCased, Wanted
 from semrouter_memory.evaluation.running import (
     EvalOptions,
     FailureRecorder,
-    PlayClock,
+    Learner,
     one_by_one,
     play_files,
     table_of,
-    turn_of,
-    work,
 )
-from semrouter_memory.model import Json, Reach, Scope, SessionKey
-from semrouter_memory.store.in_memory import InMemoryStore
+from semrouter_memory.model import Json, Reach, Scope
 
-_TURN_TIME = timedelta(minutes=1)
 _LIMIT = 10_000
 """More memories than any conversation leaves."""
 
@@ -50,8 +43,6 @@ class ConversationCase:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A memory that contains what it should not."""
-
     unwanted: str
     memory: str
 
@@ -72,37 +63,14 @@ class Remembered:
     failures: tuple[str, ...] = ()
 
 
-class ConversationsRun:
-    """Plays conversations.
-
-    Args:
-        models: the one with the role `memory_extraction` extracts too, where there is one.
-    """
-
-    def __init__(self, adapters: Adapters, config: MemoryConfig, models: ExternalModels) -> None:
-        self._adapters = adapters
-        self._clock = cast("PlayClock", adapters.clock)
-        self._config = config
-        self._models = models
-        self._played = 0
-
-    async def play(self, conversation: ConversationCase, /) -> Remembered:
-        """Play every turn, end the session, and judge the memories."""
-        self._played += 1
-        scope, woken, observer = Scope(f"conversation-{self._played}"), list[SessionKey](), FailureRecorder()
-        session = f"session-of-{scope.owner_id}"
-        store = InMemoryStore(dimension=self._adapters.embedder.dimension)
-        adapters = replace(self._adapters, store=store, writer=store, observer=observer)
-        retainer = pipelines.retainer(self._config, adapters, self._models, wake=woken.append)
-        for turn in conversation.turns:
-            self._clock.time += _TURN_TIME
-            retainer.intake.accept(turn_of(scope, session, turn, at=self._clock.now()))
-            await work(retainer, woken)
-        await adapters.turn_log.end_session(scope, session)
-        await retainer.tick()
-        await work(retainer, woken)
-        page = await store.page(scope, limit=_LIMIT, reach=Reach.ALL, now=self._clock.now())
-        return judge(conversation, [memory.content for memory in reversed(page.memories)], observer.failures)
+async def play(
+    conversation: ConversationCase, scope: Scope, adapters: Adapters, config: MemoryConfig, models: ExternalModels
+) -> Remembered:
+    """Play every turn, end the session, and judge the memories; a model with the role `memory_extraction` extracts too."""
+    await Learner(config, adapters, models).session(scope, f"session-of-{scope.owner_id}", conversation.turns)
+    page = await adapters.store.page(scope, limit=_LIMIT, reach=Reach.ALL, now=adapters.clock.now())
+    failures = cast("FailureRecorder", adapters.observer).failures
+    return judge(conversation, [memory.content for memory in reversed(page.memories)], failures)
 
 
 def judge(conversation: ConversationCase, memories: Sequence[str], failures: Sequence[str] = ()) -> Remembered:
@@ -128,7 +96,7 @@ def judge(conversation: ConversationCase, memories: Sequence[str], failures: Seq
 
 async def evaluate(options: EvalOptions) -> None:
     """The command; see `play_files`."""
-    await play_files(options, ConversationCase, play=one_by_one(ConversationsRun, options), report=report)
+    await play_files(options, ConversationCase, play=one_by_one(play, options), report=report)
 
 
 def result_of(file: str, outcomes: Sequence[Remembered]) -> dict[str, Json]:

@@ -11,7 +11,6 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from enum import StrEnum
 from statistics import fmean
 
@@ -20,30 +19,28 @@ from rich.table import Table
 from rich.text import Text
 
 from semrouter_memory.app import pipelines
-from semrouter_memory.app.adapters import Adapters
-from semrouter_memory.app.models import ExternalModels
+from semrouter_memory.app.adapters import Adapters, ExternalModels
 from semrouter_memory.config import MemoryConfig
 from semrouter_memory.evaluation.cases import CaseTurn, History, LowerCasedTexts, Time
 from semrouter_memory.evaluation.cases import Text as CaseText
-from semrouter_memory.evaluation.retrieval_run import PATIENCE_MS, request_of
+from semrouter_memory.evaluation.retrieval_run import request_of
 from semrouter_memory.evaluation.running import (
     EvalOptions,
+    Learner,
     PlayClock,
+    patient,
     play_files,
     print_failures,
     share,
     table_of,
     throwaway_adapters,
     tracked,
-    turn_of,
-    work,
 )
 from semrouter_memory.lineage import all_memories
-from semrouter_memory.model import Hit, Json, Memory, Scope, SessionKey
+from semrouter_memory.model import Hit, Json, Memory, Scope
 from semrouter_memory.ports import Embedder
 from semrouter_memory.recall.render import line
 
-_TURN_TIME = timedelta(minutes=1)
 _FIRST = 10
 _COVERED = 0.5
 """A question with `answer` is a miss below this coverage."""
@@ -61,8 +58,6 @@ _FUNCTION_WORDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class CaseSession:
-    """A conversation."""
-
     at: Time
     turns: tuple[CaseTurn, ...]
 
@@ -193,19 +188,16 @@ class EndToEndRun:
     """
 
     def __init__(self, adapters: Adapters, clock: PlayClock, config: MemoryConfig, models: ExternalModels) -> None:
-        recall = config.recall.model_copy(update={"deadline_ms": PATIENCE_MS})
-        self._config = config.model_copy(update={"recall": recall})
+        self._config = patient(config)
         self._adapters = adapters
         self._clock = clock
-        self._woken: list[SessionKey] = []
-        self._retainer = pipelines.retainer(self._config, adapters, models, wake=self._woken.append)
+        self._learner = Learner(self._config, adapters, models)
         self._recaller = pipelines.request_phase(self._config, adapters, models)
         self._users = 0
         self.memories = 0
         self.judged: list[JudgedQuestion] = []
 
     async def prepare(self) -> None:
-        """Embed recall's prototypes before the first question."""
         await self._recaller.prepare()
 
     async def play(self, user: EndToEndCase) -> list[JudgedQuestion]:
@@ -213,15 +205,8 @@ class EndToEndRun:
         self._users += 1
         scope = Scope(f"user-{self._users}")
         for number, session in enumerate(user.sessions):
-            name = f"{scope.owner_id}-session-{number}"
             self._clock.time = session.at
-            for turn in session.turns:
-                self._retainer.intake.accept(turn_of(scope, name, turn, at=self._clock.now()))
-                await work(self._retainer, self._woken)
-                self._clock.time += _TURN_TIME
-            await self._adapters.turn_log.end_session(scope, name)
-            await self._retainer.tick()
-            await work(self._retainer, self._woken)
+            await self._learner.session(scope, f"{scope.owner_id}-session-{number}", session.turns)
         stored = [
             self._shown(memory) for memory in await all_memories(self._adapters.store, scope, now=self._clock.now())
         ]

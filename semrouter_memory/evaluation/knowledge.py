@@ -11,8 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from semrouter_memory.app import pipelines
-from semrouter_memory.app.adapters import Adapters
-from semrouter_memory.app.models import ExternalModels
+from semrouter_memory.app.adapters import Adapters, ExternalModels
 from semrouter_memory.config import MemoryConfig
 from semrouter_memory.errors import ConfigurationError
 from semrouter_memory.evaluation.running import EvalOptions, play_files, share, table_of, throwaway_adapters, tracked

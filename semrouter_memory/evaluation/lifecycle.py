@@ -15,13 +15,11 @@ from rich.console import Console
 from rich.text import Text
 
 from semrouter_memory.app import pipelines
-from semrouter_memory.app.adapters import Adapters
-from semrouter_memory.app.models import ExternalModels
+from semrouter_memory.app.adapters import Adapters, ExternalModels
 from semrouter_memory.config import MemoryConfig
 from semrouter_memory.evaluation.cases import CaseTurn, Time
 from semrouter_memory.evaluation.running import EvalOptions, PlayClock, one_by_one, play_files, table_of, turn_of
 from semrouter_memory.model import Candidate, Json, MemoryType, Scope
-from semrouter_memory.store.in_memory import InMemoryStore
 
 _BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
 _STEP = timedelta(seconds=1)
@@ -86,47 +84,36 @@ class ScenarioOutcome:
         return not self.problems
 
 
-class LifecycleRun:
-    """Plays scenarios.
+async def play(
+    scenario: Scenario, scope: Scope, adapters: Adapters, config: MemoryConfig, models: ExternalModels
+) -> ScenarioOutcome:
+    """Hand the candidates over one by one and look at what is known then.
 
     Args:
         models: the one with the role `memory_reconcile` decides the grey zone, where there is one.
     """
-
-    def __init__(self, adapters: Adapters, config: MemoryConfig, models: ExternalModels) -> None:
-        self._adapters = adapters
-        self._config = config
-        self._models = models
-        self._played = 0
-
-    async def play(self, scenario: Scenario, /) -> ScenarioOutcome:
-        """Hand the candidates over one by one and look at what is known then."""
-        self._played += 1
-        scope, session = Scope(f"scenario-{self._played}"), f"session-{self._played}"
-        candidates = scenario.timed()
-        store = InMemoryStore(dimension=self._adapters.embedder.dimension)
-        # It is the time of what was said last, so that nothing expires because a scenario is old.
-        clock = PlayClock(min(candidate.observed_at for candidate in candidates))
-        adapters = replace(self._adapters, store=store, writer=store, clock=clock)
-        writer = pipelines.reconciling_writer(self._config.ageing, adapters, self._models)
-        log = adapters.turn_log
-        turns = [turn_of(scope, session, CaseTurn(each.content, "Noted."), at=each.observed_at) for each in candidates]
-        appended = [
-            log.append(replace(turn, request_id=f"{scope.owner_id}-{number}"), remember=False)
-            for number, turn in enumerate(turns)
-        ]
-        claim = await log.claim(scope, appended[0].session_id, lease=_LEASE, context=0)
-        if claim is None:
-            raise AssertionError("the session is claimed by another worker")
-        for candidate, turn in zip(candidates, appended, strict=True):
-            clock.time = max(clock.time, candidate.observed_at)
-            await writer.write(claim, [replace(candidate, session_id=turn.session_id, turn_ids=(turn.turn_id,))])
-        memories = (await store.page(scope, limit=len(candidates), now=None)).memories
-        return judge(
-            scenario,
-            [memory.content for memory in memories if memory.superseded_at is None],
-            [memory.content for memory in memories if memory.superseded_at is not None],
-        )
+    session, candidates = f"session-of-{scope.owner_id}", scenario.timed()
+    # It is the time of what was said last, so that nothing expires because a scenario is old.
+    clock = PlayClock(min(candidate.observed_at for candidate in candidates))
+    writer = pipelines.reconciling_writer(config.ageing, replace(adapters, clock=clock), models)
+    log = adapters.turn_log
+    turns = [turn_of(scope, session, CaseTurn(each.content, "Noted."), at=each.observed_at) for each in candidates]
+    appended = [
+        log.append(replace(turn, request_id=f"{scope.owner_id}-{number}"), remember=False)
+        for number, turn in enumerate(turns)
+    ]
+    claim = await log.claim(scope, appended[0].session_id, lease=_LEASE, context=0)
+    if claim is None:
+        raise AssertionError("the session is claimed by another worker")
+    for candidate, turn in zip(candidates, appended, strict=True):
+        clock.time = max(clock.time, candidate.observed_at)
+        await writer.write(claim, [replace(candidate, session_id=turn.session_id, turn_ids=(turn.turn_id,))])
+    memories = (await adapters.store.page(scope, limit=len(candidates), now=None)).memories
+    return judge(
+        scenario,
+        [memory.content for memory in memories if memory.superseded_at is None],
+        [memory.content for memory in memories if memory.superseded_at is not None],
+    )
 
 
 def judge(scenario: Scenario, active: Sequence[str], history: Sequence[str]) -> ScenarioOutcome:
@@ -157,7 +144,7 @@ def _count(text: str, contents: Sequence[str]) -> int:
 
 async def evaluate(options: EvalOptions) -> None:
     """The command; see `play_files`."""
-    await play_files(options, Scenario, play=one_by_one(LifecycleRun, options), report=report)
+    await play_files(options, Scenario, play=one_by_one(play, options), report=report)
 
 
 def result_of(file: str, outcomes: Sequence[ScenarioOutcome]) -> Json:

@@ -6,13 +6,14 @@ the package, so only who plots imports this.
 
 import math
 from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from semrouter_memory.errors import InputFileError
+from semrouter_memory.evaluation.cases import write_file
 from semrouter_memory.evaluation.retrieval import Asked
 from semrouter_memory.evaluation.retrieval_run import Swept
 
@@ -37,12 +38,9 @@ def draw(path: Path, rows: Sequence[Swept]) -> None:
     for (curves, scores), row in zip(figure.subplots(len(rows), 2, squeeze=False), rows, strict=True):
         _draw_curves(curves, row)
         _draw_scores(scores, row)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("wb") as file:
-            figure.savefig(file, format="png")
-    except OSError as error:
-        raise InputFileError(f"cannot write {path}: {error.strerror}") from None
+    png = BytesIO()
+    figure.savefig(png, format="png")
+    write_file(path, png.getvalue())
 
 
 def _draw_curves(axes: Axes, row: Swept) -> None:

@@ -18,8 +18,7 @@ from rich.console import Console
 from rich.text import Text
 
 from semrouter_memory.app import pipelines
-from semrouter_memory.app.adapters import Adapters
-from semrouter_memory.app.models import ExternalModels
+from semrouter_memory.app.adapters import Adapters, ExternalModels
 from semrouter_memory.codec.chat import ChatCodec
 from semrouter_memory.config import MemoryConfig
 from semrouter_memory.errors import ConfigurationError
@@ -40,6 +39,7 @@ from semrouter_memory.evaluation.retrieval import (
 from semrouter_memory.evaluation.running import (
     EvalOptions,
     PlayClock,
+    patient,
     play_files,
     print_failures,
     share,
@@ -56,7 +56,6 @@ from semrouter_memory.transport.request_phase import RequestPhase
 
 _UNDATED = datetime(2026, 1, 1, tzinfo=UTC)
 _LATER = timedelta(days=1)
-PATIENCE_MS = 10_000
 _BATCH = 32
 _TOTAL = "total"
 _STEPS = 20
@@ -103,8 +102,7 @@ class RetrievalRun:
     """
 
     def __init__(self, adapters: Adapters, clock: PlayClock, config: MemoryConfig, models: ExternalModels) -> None:
-        recall = config.recall.model_copy(update={"deadline_ms": PATIENCE_MS})
-        self._config = config.model_copy(update={"recall": recall})
+        self._config = patient(config)
         self._adapters = adapters
         self._clock = clock
         self._models = models
@@ -112,7 +110,6 @@ class RetrievalRun:
         self._owners = 0
 
     async def store(self, file: str, users: Sequence[RetrievalCase]) -> list[Owner]:
-        """Store the memories of a file's users."""
         owners = [self._owner(user) for user in users]
         batches = [
             (owner.scope, owner.memories[at : at + _BATCH])

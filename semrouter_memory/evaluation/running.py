@@ -6,20 +6,20 @@ memory, or Milvus Lite; the clock is set by the evaluation, and background work 
 
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Protocol, TypeAlias, TypeVar, cast
+from typing import TypeAlias, TypeVar, cast
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from semrouter_memory.app.adapters import Adapters, Store, memory_writer, owner_indexes_of
-from semrouter_memory.app.models import ExternalModels
+from semrouter_memory.app import pipelines
+from semrouter_memory.app.adapters import Adapters, ExternalModels, Store, memory_writer, owner_indexes_of
 from semrouter_memory.config import Config, MemoryConfig, MilvusConfig
 from semrouter_memory.embedding import build
 from semrouter_memory.embedding.files import BUILT_MODEL, MODEL_FILE
@@ -30,7 +30,6 @@ from semrouter_memory.events import Event, ExchangeFailed, ExtractionFinished, T
 from semrouter_memory.learned.logistic import use_profile
 from semrouter_memory.model import Json, Scope, SessionHints, SessionKey, Turn
 from semrouter_memory.ports import Embedder
-from semrouter_memory.retain.pipeline import Retainer
 from semrouter_memory.state.in_process import InProcessOwnerLocks, InProcessOwnerVersions
 from semrouter_memory.state.sqlite import SqliteStateStore
 from semrouter_memory.store.in_memory import InMemoryStore
@@ -41,11 +40,11 @@ from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 T = TypeVar("T")
 CaseT = TypeVar("CaseT")
 OutcomeT = TypeVar("OutcomeT")
-_CaseT_contra = TypeVar("_CaseT_contra", contravariant=True)
-_OutcomeT_co = TypeVar("_OutcomeT_co", covariant=True)
 Play: TypeAlias = Callable[[str, Sequence[CaseT], Embedder, ExternalModels], Awaitable[OutcomeT]]
 """Plays one file, given its name, its cases and the models."""
 
+TURN_TIME = timedelta(minutes=1)
+_PATIENCE_MS = 10_000
 _NOWHERE = {"uri": None, "address": None, "token": None, "token_file": None}
 """Without these settings, the store is a file in the data directory."""
 
@@ -82,32 +81,56 @@ class FailureRecorder:
 def played_adapters(embedder: Embedder) -> Iterator[Adapters]:
     """Temporary adapters with a `PlayClock` and a `FailureRecorder`."""
     clock = PlayClock()
-    with TemporaryDirectory(prefix="semrouter-memory-") as name:
-        turn_log = SqliteTurnLog(Path(name) / "turns.db", clock=clock)
-        state = SqliteStateStore(Path(name) / "state.db", clock=clock)
-        store = InMemoryStore(dimension=embedder.dimension)
-        try:
-            yield Adapters(
-                embedder=embedder,
-                store=store,
-                writer=store,
-                owner_indexes=None,
-                turn_log=turn_log,
-                state=state,
-                locks=InProcessOwnerLocks(),
-                clock=clock,
-                observer=FailureRecorder(),
-            )
-        finally:
-            turn_log.close()
-            state.close()
+    store = InMemoryStore(dimension=embedder.dimension)
+    with (
+        TemporaryDirectory(prefix="semrouter-memory-") as name,
+        closing(SqliteTurnLog(Path(name) / "turns.db", clock=clock)) as turn_log,
+        closing(SqliteStateStore(Path(name) / "state.db", clock=clock)) as state,
+    ):
+        yield Adapters(
+            embedder=embedder,
+            store=store,
+            writer=store,
+            owner_indexes=None,
+            turn_log=turn_log,
+            state=state,
+            locks=InProcessOwnerLocks(),
+            clock=clock,
+            observer=FailureRecorder(),
+        )
 
 
-async def work(retainer: Retainer, woken: list[SessionKey]) -> None:
-    """Do the workers' background work now."""
-    await retainer.intake.settle()
-    while woken:
-        await retainer.process(woken.pop(0))
+def patient(config: MemoryConfig) -> MemoryConfig:
+    """With a long deadline of recall: what it finds is measured, and not what a loaded machine misses."""
+    return config.model_copy(update={"recall": config.recall.model_copy(update={"deadline_ms": _PATIENCE_MS})})
+
+
+class Learner:
+    """The service's retainer; what workers do in the background is done at once."""
+
+    def __init__(self, config: MemoryConfig, adapters: Adapters, models: ExternalModels) -> None:
+        self._turn_log = adapters.turn_log
+        self._clock = cast("PlayClock", adapters.clock)
+        self._woken: list[SessionKey] = []
+        self._retainer = pipelines.retainer(config, adapters, models, wake=self._woken.append)
+
+    async def session(self, scope: Scope, name: str, turns: Iterable[CaseTurn]) -> None:
+        """A whole session, each turn a minute after the one before."""
+        for turn in turns:
+            await self.turn(turn_of(scope, name, turn, at=self._clock.now()))
+            self._clock.time += TURN_TIME
+        await self._turn_log.end_session(scope, name)
+        await self._retainer.tick()
+        await self._work()
+
+    async def turn(self, turn: Turn) -> None:
+        self._retainer.intake.accept(turn)
+        await self._work()
+
+    async def _work(self) -> None:
+        await self._retainer.intake.settle()
+        while self._woken:
+            await self._retainer.process(self._woken.pop(0))
 
 
 def turn_of(scope: Scope, session: str, turn: CaseTurn, *, at: datetime) -> Turn:
@@ -205,19 +228,21 @@ async def play_files(
         write_json(options.json_out, {"files": results})
 
 
-class _Run(Protocol[_CaseT_contra, _OutcomeT_co]):
-    async def play(self, case: _CaseT_contra, /) -> _OutcomeT_co: ...
-
-
 def one_by_one(
-    run: Callable[[Adapters, MemoryConfig, ExternalModels], _Run[CaseT, OutcomeT]], options: EvalOptions
+    play_case: Callable[[CaseT, Scope, Adapters, MemoryConfig, ExternalModels], Awaitable[OutcomeT]],
+    options: EvalOptions,
 ) -> Play[CaseT, list[OutcomeT]]:
-    """Plays the cases of a file one after the other, over temporary adapters."""
+    """Plays the cases of a file one after the other, each for a user with a store and an observer of their own."""
 
     async def play(name: str, cases: Sequence[CaseT], embedder: Embedder, models: ExternalModels) -> list[OutcomeT]:
+        outcomes = []
         with played_adapters(embedder) as adapters:
-            playing = run(adapters, options.config.memory, models)
-            return [await playing.play(case) for case in tracked(cases, name, total=len(cases))]
+            for number, case in enumerate(tracked(cases, name, total=len(cases)), start=1):
+                store = InMemoryStore(dimension=embedder.dimension)
+                own = replace(adapters, store=store, writer=store, observer=FailureRecorder())
+                scope = Scope(f"user-{number}")
+                outcomes.append(await play_case(case, scope, own, options.config.memory, models))
+        return outcomes
 
     return play
 
@@ -275,7 +300,6 @@ def table_of(title: str, first: str, columns: Iterable[str]) -> Table:
 
 
 def share(value: float | None) -> str:
-    """A figure for a table."""
     return "-" if value is None else f"{value:.2f}"
 
 

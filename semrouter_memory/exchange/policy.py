@@ -1,4 +1,4 @@
-"""What applies to one request. Request beats route beats file, but a switch that is off anywhere stays off."""
+"""What applies to one request. Request beats route beats file, but a switch that is off anywhere stays off, and filters add up."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -9,6 +9,8 @@ from semrouter_memory.codec.settings import SWITCH, Governs, governed_by, route_
 from semrouter_memory.config import IdentityConfig, MemoryConfig, RecallConfig, SignalsConfig
 from semrouter_memory.exchange.events import Headers
 from semrouter_memory.model import (
+    ANY_MEMORY,
+    MemoryFilter,
     MemoryType,
     OtherOwner,
     OwnerKind,
@@ -45,6 +47,7 @@ class RouteSettings:
     strategy: StrategyName | None = None
     render: RenderStyle | None = None
     pinned_tokens: int | None = None
+    memory_filter: MemoryFilter = ANY_MEMORY
     owners: Mapping[OwnerKind, str] = field(default_factory=dict)
     limits: Mapping[OwnerKind, int] = field(default_factory=dict)
     shares: Mapping[OwnerKind, float] = field(default_factory=dict)
@@ -93,6 +96,7 @@ def policy_for(file: MemoryConfig, route: RouteSettings, body: BodySettings, *, 
         strategy=route.strategy,
         render=route.render,
         pinned_tokens=route.pinned_tokens,
+        memory_filter=route.memory_filter & body.memory_filter,
     )
     refusal = None
     if opted_out:

@@ -17,10 +17,11 @@ from semrouter_memory.exchange.events import Headers
 from semrouter_memory.exchange.identity import administered, authenticated_user, is_acceptable_id, requester_of
 from semrouter_memory.knowledge.service import KnowledgeService
 from semrouter_memory.manage.exception_handlers import unauthenticated
+from semrouter_memory.manage.filters import filter_in
 from semrouter_memory.manage.schemas import ErrorJson
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.manage.times import observed_in
-from semrouter_memory.model import OwnerKind, Period, Reach, Reason, Scope
+from semrouter_memory.model import MemoryFilter, OwnerKind, Period, Reach, Reason, Scope
 
 PREFIX = "/v1/memory"
 OWNER = "owner"
@@ -188,7 +189,9 @@ ProjectFilter = Annotated[
     str | None, Query(description='Only this project; "" only memories without a project; without it every project.')
 ]
 
+
 Observed = Annotated[Period, Depends(observed_in)]
+Filter = Annotated[MemoryFilter, Depends(filter_in)]
 
 
 def reach_of(project_id: str | None) -> Reach:

@@ -1,58 +1,73 @@
-"""What may be stored through the API: pure checks of texts and metadata that a caller sends."""
+"""What may be stored through the API: checks of texts and metadata that a caller sends."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, fields
+from datetime import datetime
 
+from semrouter_memory.config import ManagementConfig
 from semrouter_memory.errors import InvalidRequestError
+from semrouter_memory.manage.portable import ImportLine
 from semrouter_memory.model import (
-    ASKED,
-    ASSERTED_AT,
-    CONTEXT,
     EPISODE,
-    FORM,
-    IMPORTED_AT,
-    OUTDATED_BY,
-    PASSAGE_COUNT,
-    QUOTE,
+    PROVENANCE,
+    PROVENANCE_IDS,
+    PROVENANCE_KINDS,
     STATEMENTS,
-    WITHIN,
     Episode,
     Fact,
     Json,
     MemoryType,
 )
+from semrouter_memory.ports import Clock
 from semrouter_memory.retain.redact import Redaction
 
 Redact = Callable[[str], Redaction]
 """Finds the secrets in a text: keys, card numbers, passwords."""
 
-_IDS = frozenset({"turn_ids", "replaces", "contradicts", "consolidated_from", OUTDATED_BY})
-_KINDS: Mapping[str, type] = {
-    "extractor": str,
-    "model": str,
-    FORM: str,
-    CONTEXT: str,
-    ASKED: str,
-    QUOTE: str,
-    STATEMENTS: list,
-    EPISODE: dict,
-    WITHIN: dict,
-    "confirmations": int,
-    PASSAGE_COUNT: int,
-    "flagged": bool,
-    IMPORTED_AT: str,
-    ASSERTED_AT: str,
-}
-
 _EPISODE = {each.name for each in fields(Episode)}
 _STATEMENT = {each.name for each in fields(Fact)}
 
-PROVENANCE = _IDS | _KINDS.keys()
-"""Metadata that the service writes itself. A deletion follows `turn_ids` to the turns that a memory came from."""
-
 _MAX_DEPTH = 16
 _INT64 = range(-(2**63), 2**63)
+
+
+class Admission:
+    """The checks with the limits of an installation. Each raises `InvalidRequestError`."""
+
+    def __init__(self, config: ManagementConfig, *, redact: Redact, clock: Clock) -> None:
+        self._config, self._redact, self._clock = config, redact, clock
+
+    def content(self, content: str) -> str:
+        """The text as it is stored."""
+        return admissible_content(content, max_chars=self._config.max_content_chars, redact=self._redact)
+
+    def check_query(self, query: str) -> None:
+        if not query.strip():
+            raise InvalidRequestError("query must not be blank", field="query")
+        if len(query) > self._config.max_content_chars:
+            raise InvalidRequestError(
+                f"query is longer than {self._config.max_content_chars} characters", field="query"
+            )
+
+    def check_metadata(self, metadata: Mapping[str, Json], *, stored: bool = False) -> None:
+        """Args: stored: it is a memory's whole metadata; what the service wrote is not checked."""
+        attached = {key: value for key, value in metadata.items() if not stored or key not in PROVENANCE}
+        admissible_metadata(attached, max_bytes=self._config.max_metadata_bytes, redact=self._redact)
+
+    def check_episode(self, episode: Episode, kind: MemoryType) -> None:
+        admissible_episode(episode, kind, max_bytes=self._config.max_metadata_bytes, redact=self._redact)
+
+    def check_expiry(self, expires_at: datetime | None) -> None:
+        if expires_at is not None and expires_at <= self._clock.now():
+            raise InvalidRequestError("must lie in the future", field="expires_at")
+
+    async def check_line(self, line: ImportLine) -> None:
+        """Check a line of an import."""
+        self.content(line.content)
+        self.check_metadata(line.metadata, stored=True)
+        self.check_episode(line.episode, line.type)
+        admissible_provenance(line.metadata, redact=self._redact)
 
 
 def admissible_content(content: str, *, max_chars: int, redact: Redact) -> str:
@@ -68,14 +83,6 @@ def admissible_content(content: str, *, max_chars: int, redact: Redact) -> str:
         raise InvalidRequestError(f"content is longer than {max_chars} characters", field="content")
     _refuse_text(content, redact, "content")
     return content
-
-
-def require_query(query: str, *, max_chars: int) -> None:
-    """Raises: InvalidRequestError: it is blank or too long."""
-    if not query.strip():
-        raise InvalidRequestError("query must not be blank", field="query")
-    if len(query) > max_chars:
-        raise InvalidRequestError(f"query is longer than {max_chars} characters", field="query")
 
 
 def admissible_metadata(metadata: Mapping[str, Json], *, max_bytes: int, redact: Redact) -> None:
@@ -121,16 +128,16 @@ def admissible_provenance(metadata: Mapping[str, Json], *, redact: Redact) -> No
         InvalidRequestError: a value is not of the kind that the service writes, or holds what may not be stored.
     """
     for key, value in metadata.items():
-        if key in _IDS and not (isinstance(value, list) and all(isinstance(each, str) for each in value)):
+        if key in PROVENANCE_IDS and not (isinstance(value, list) and all(isinstance(each, str) for each in value)):
             raise InvalidRequestError("must be a list of ids", field=f"metadata.{key}")
         # Not isinstance: true is an int, too.
-        if key in _KINDS and type(value) is not _KINDS[key]:
-            raise InvalidRequestError(f"must be of type {_KINDS[key].__name__}", field=f"metadata.{key}")
+        if key in PROVENANCE_KINDS and type(value) is not PROVENANCE_KINDS[key]:
+            raise InvalidRequestError(f"must be of type {PROVENANCE_KINDS[key].__name__}", field=f"metadata.{key}")
         if key == STATEMENTS and not all(isinstance(each, dict) and each.keys() == _STATEMENT for each in value):
             raise InvalidRequestError("must be a list of attributes with value and text", field=f"metadata.{key}")
         if key == EPISODE and not _is_episode(value):
             raise InvalidRequestError("must have texts goal and outcome, and lists of texts", field=f"metadata.{key}")
-        if key in _KINDS:
+        if key in PROVENANCE_KINDS:
             for text in _texts(value, _MAX_DEPTH):
                 _refuse_text(text, redact, f"metadata.{key}")
 

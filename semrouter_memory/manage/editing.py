@@ -9,6 +9,7 @@ from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.manage.schemas import StoreRequest, UpdateRequest
 from semrouter_memory.model import (
     ASKED,
+    CATEGORY,
     CONTEXT,
     EPISODE,
     FORM,
@@ -55,9 +56,10 @@ def with_content(memory: Memory, content: str, episode: Episode) -> Memory:
 
 
 def owned(new: StoreRequest) -> dict[str, Json]:
-    """What the service itself puts into the metadata of a new memory."""
+    """What the fields of the request say that the metadata of a new memory holds."""
+    category = {CATEGORY: new.category} if new.category else {}
     within = {"session": new.within_session, "promote": new.promote}
-    return {**new.episode.metadata, **({WITHIN: within} if new.within_session else {})}
+    return {**new.episode.metadata, **category, **({WITHIN: within} if new.within_session else {})}
 
 
 def require_own_session(new: StoreRequest, scope: Scope) -> None:

@@ -123,7 +123,12 @@ class Explainer:
 
 def _body(scope: Scope, asked: ExplainableSearch) -> bytes:
     """The question as a client's request; only the settings that were sent are in it."""
-    names = {"limit": "retrieval_limit", "threshold": "similarity_threshold", "types": "memory_types"}
+    names = {
+        "limit": "retrieval_limit",
+        "threshold": "similarity_threshold",
+        "types": "memory_types",
+        "filter": "filter",
+    }
     settings = {names[name]: getattr(asked, name) for name in names.keys() & asked.model_fields_set}
     return orjson.dumps(
         {

@@ -19,8 +19,16 @@ from semrouter_memory.config import IdentityConfig, ManagementConfig
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.exchange.identity import is_acceptable_id
 from semrouter_memory.knowledge.service import KnowledgeService
-from semrouter_memory.manage import exception_handlers, knowledge_routes, mcp_routes, operator_routes, routes
+from semrouter_memory.manage import (
+    console_routes,
+    exception_handlers,
+    knowledge_routes,
+    mcp_routes,
+    operator_routes,
+    routes,
+)
 from semrouter_memory.manage.access import OWNER, PREFIX, Access, describe_owner, named_owner, owner_in_header
+from semrouter_memory.manage.browsers import BrowserRules
 from semrouter_memory.manage.exception_handlers import unauthenticated
 from semrouter_memory.manage.operator_routes import OperatorContext
 from semrouter_memory.manage.service import MemoryService
@@ -62,6 +70,7 @@ def create_user_api(
     app.state.access = Access(
         service=service, identity=identity, owner_of=owner_in_header(identity), knowledge=knowledge
     )
+    console_routes.add_for_users(app)
     for router in _of_owners(knowledge):
         app.include_router(router, dependencies=[Depends(describe_owner)])
     return app
@@ -84,6 +93,7 @@ def _base_app(title: str, description: str, config: ManagementConfig) -> FastAPI
         max_bytes_of=dict.fromkeys((f"{PREFIX}/import", "/v1/collections/import"), config.max_import_bytes)
         | {knowledge_routes.PATH: config.max_document_bytes},
     )
+    app.add_middleware(BrowserRules)
     return app
 
 
@@ -136,6 +146,7 @@ def create_operator_api(
             knowledge=context.knowledge if context is not None else None,
         )
         check = Depends(_operator_check(token))
+        console_routes.add_for_operators(app, check)
         for router in _of_owners(app.state.access.knowledge):
             app.include_router(router, dependencies=[check, Depends(_describe_owner)])
         if context is not None:

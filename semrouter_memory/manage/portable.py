@@ -14,10 +14,20 @@ import orjson
 from pydantic import Field, ValidationError, model_validator
 
 from semrouter_memory.errors import InvalidRequestError, complaint
-from semrouter_memory.manage.admission import PROVENANCE
+from semrouter_memory.manage.filters import Category
 from semrouter_memory.manage.schemas import EpisodeParts, MemoryJson
 from semrouter_memory.manage.times import UtcTime
-from semrouter_memory.model import ASSERTED_AT, IMPORTED_AT, PASSAGE_COUNT, Memory, MemoryType, Scope, derived_id
+from semrouter_memory.model import (
+    ASSERTED_AT,
+    CATEGORY,
+    IMPORTED_AT,
+    PASSAGE_COUNT,
+    PROVENANCE,
+    Memory,
+    MemoryType,
+    Scope,
+    derived_id,
+)
 from semrouter_memory.retain.episodes import rendered
 
 MAX_LINE_BYTES = 512 * 1024
@@ -32,7 +42,7 @@ SOURCE = "import"
 _MAX_PROVENANCE_BYTES = 16_384
 _CLOCK_TOLERANCE = timedelta(hours=1)
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}")
-_TAKEN_IDS = frozenset({"entities", "export", "import", "search", "sessions", "openapi.json"})
+_TAKEN_IDS = frozenset({"console", "entities", "export", "import", "search", "sessions", "openapi.json"})
 """They would stand where a route stands."""
 
 _USAGE = {"access_count", "last_accessed_at"}
@@ -59,6 +69,7 @@ class ImportLine(EpisodeParts):
     superseded_by: str | None = None
     expires_at: UtcTime | None = None
     importance: Annotated[float, Field(ge=0, le=1, strict=True)] = 0.5
+    category: Category = ""
     metadata: dict[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="before")
@@ -71,6 +82,8 @@ class ImportLine(EpisodeParts):
         """What the parts of an episode say, where the line does not say it otherwise."""
         self.content = self.content or rendered(self.episode)
         self.metadata = {**self.episode.metadata, **self.metadata}
+        if self.category:
+            self.metadata[CATEGORY] = self.category
         return self
 
 

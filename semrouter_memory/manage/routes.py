@@ -20,6 +20,7 @@ from semrouter_memory.manage.access import (
     TOO_LARGE,
     Access,
     Api,
+    Filter,
     MemoryId,
     Observed,
     Owner,
@@ -52,7 +53,7 @@ from semrouter_memory.manage.schemas import (
     UpdateRequest,
 )
 from semrouter_memory.manage.times import observed_in
-from semrouter_memory.model import Form, Memory, MemoryType, OwnerKind, Scope
+from semrouter_memory.model import ANY_MEMORY, Form, Memory, MemoryType, OwnerKind, Scope, parse_filter
 
 router = api_router(PREFIX, "memory")
 
@@ -68,12 +69,16 @@ async def list_memories(
         list[MemoryType] | None, Query(alias="type", description="Only these types; may be repeated.")
     ] = None,
     form: Annotated[Form | None, Query(description="Only quotes, or only statements.")] = None,
+    source: Annotated[
+        str | None, Query(description="Only from this source: `conversation`, `session`, `api`, `import`.")
+    ] = None,
     goal: Annotated[str, Query(description="Only episodes with this text in their goal, whatever its case.")] = "",
     outcome: Annotated[str, Query(description="The same of their outcome.")] = "",
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 50,
     cursor: Annotated[str, Query(description="`next_cursor` of the page before.")] = "",
     project_id: ProjectFilter = None,
     observed: Observed,
+    memory_filter: Filter = ANY_MEMORY,
     include: Annotated[
         Literal["history"] | None, Query(description="`history`: superseded memories too; `superseded_at` marks them.")
     ] = None,
@@ -85,7 +90,8 @@ async def list_memories(
         limit=limit,
         cursor=cursor,
         types=_types(types),
-        wanted=_wanted(form, goal, outcome),
+        memory_filter=memory_filter,
+        wanted=_wanted(form, source, goal, outcome),
         reach=reach_of(project_id),
         observed=observed,
         history=include == "history",
@@ -140,6 +146,7 @@ async def search_memories(owner: Scope, api: Access, body: SearchRequest) -> Hit
         body.query,
         limit=body.limit,
         types=_types(body.types),
+        memory_filter=parse_filter(body.filter),
         reach=reach_of(body.project_id),
         observed=observed_in(body.since, body.until),
         threshold=body.threshold,
@@ -304,12 +311,14 @@ async def _shown(api: Api, scope: Scope, memories: Sequence[Memory]) -> list[Mem
     return [MemoryJson.of(memory, usage) for memory in memories]
 
 
-def _wanted(form: Form | None, goal: str, outcome: str) -> Callable[[Memory], bool]:
+def _wanted(form: Form | None, source: str | None, goal: str, outcome: str) -> Callable[[Memory], bool]:
     """Which memories a listing shows."""
 
     def is_wanted(memory: Memory) -> bool:
         parts = ((goal, memory.episode.goal), (outcome, memory.episode.outcome))
-        return form in {None, memory.form} and all(text.casefold() in part.casefold() for text, part in parts)
+        if form not in {None, memory.form} or source not in {None, memory.source}:
+            return False
+        return all(text.casefold() in part.casefold() for text, part in parts)
 
     return is_wanted
 

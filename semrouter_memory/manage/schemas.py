@@ -10,8 +10,10 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field
 
+from semrouter_memory.manage.filters import Category, FilterText
 from semrouter_memory.manage.times import Since, Until, UtcTime
 from semrouter_memory.model import (
+    CATEGORY,
     PASSAGE_COUNT,
     Episode,
     Form,
@@ -20,6 +22,7 @@ from semrouter_memory.model import (
     Memory,
     MemoryType,
     Usage,
+    filterable,
 )
 
 MAX_PAGE = 200
@@ -35,10 +38,12 @@ Content = Annotated[
     ),
 ]
 Importance = Annotated[float, Field(ge=0, le=1, strict=True, description="0 (trivia) to 1 (vital)")]
+
+
 Metadata = Annotated[
     dict[str, Any],
     Field(
-        description="Anything worth keeping with the statement, as JSON. `form`, `context`, `quote`, `statements`,"
+        description="Anything worth keeping with the statement, as JSON; filters name its texts, numbers and booleans. `form`, `context`, `quote`, `statements`,"
         " `episode`, `outdated_by`, `turn_ids`, `extractor`, `model`, `confirmations`, `flagged`, `contradicts`, `replaces`, `consolidated_from`, `imported_at`, `asserted_at` and `within`"
         " belong to the service. Bounded by `management.max_metadata_bytes`.",
         examples=[{"origin": "crm"}],
@@ -125,6 +130,7 @@ class StoreRequest(EpisodeParts):
     ] = MemoryType.SEMANTIC
     project_id: Project = ""
     importance: Importance = 0.5
+    category: Category = ""
     expires_at: Expiry = None
     within_session: str = Field(
         default_factory=str,
@@ -155,6 +161,7 @@ class UpdateRequest(EpisodeParts):
     type: MemoryType = Field(default_factory=_absent)
     project_id: Project = Field(default_factory=_absent)
     importance: Importance = Field(default_factory=_absent)
+    category: Category = Field(default_factory=_absent)
     expires_at: Expiry = Field(default_factory=_absent)
     metadata: Metadata = Field(default_factory=_absent)
 
@@ -190,10 +197,15 @@ class SearchRequest(ApiRequest):
     ] = None
     since: Since = None
     until: Until = None
+    filter: FilterText = ""
 
 
 def _is_true(value: Json) -> bool:
     return value is True
+
+
+def _text_or_none(value: Json) -> str:
+    return filterable(value) if isinstance(value, str) else ""
 
 
 def _ids(value: Json) -> list[str]:
@@ -241,6 +253,11 @@ class MemoryJson(ApiAnswer):
     )
     expires_at: datetime | None = Field(description="From then on it is not recalled, and a sweep deletes it.")
     importance: float
+    category: Annotated[str, BeforeValidator(_text_or_none)] = Field(
+        validation_alias=AliasPath("metadata", CATEGORY),
+        default="",
+        description='The category that a caller gave it, or "".',
+    )
     flagged: Annotated[bool, BeforeValidator(_is_true)] = Field(
         validation_alias=AliasPath("metadata", "flagged"),
         default=False,

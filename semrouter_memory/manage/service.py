@@ -15,30 +15,24 @@ from typing import Any
 from semrouter_memory.config import ManagementConfig, RecallConfig
 from semrouter_memory.deletion.locking import locked_change
 from semrouter_memory.deletion.service import DeletionService
-from semrouter_memory.errors import InvalidRequestError, NotFoundError, UnavailableError
+from semrouter_memory.errors import NotFoundError, UnavailableError
 from semrouter_memory.lineage import lineage, pages
 from semrouter_memory.maintenance.receipts import may_name_deleted, receipt_lines
-from semrouter_memory.manage.admission import (
-    PROVENANCE,
-    Redact,
-    admissible_content,
-    admissible_episode,
-    admissible_metadata,
-    admissible_provenance,
-    require_query,
-)
+from semrouter_memory.manage.admission import Admission, Redact
 from semrouter_memory.manage.editing import earliest, edited_episode, expiry, owned, require_own_session, with_content
 from semrouter_memory.manage.explaining import Explainer, Receipt
 from semrouter_memory.manage.importing import Importer, Written
-from semrouter_memory.manage.portable import ImportLine
 from semrouter_memory.manage.schemas import StoreRequest, UpdateRequest
 from semrouter_memory.model import (
     ALWAYS,
+    ANY_MEMORY,
+    CATEGORY,
     EmbeddedMemory,
     Episode,
     Hit,
     Json,
     Memory,
+    MemoryFilter,
     MemoryType,
     Page,
     PendingSession,
@@ -121,7 +115,8 @@ class MemoryService:
     ) -> None:
         self._reader, self._writer, self._embedder = reader, writer, embedder
         self._turn_log, self._locks, self._state, self._clock = turn_log, locks, state, clock
-        self._new_id, self._redact, self._config, self._written = new_id, redact, config, written
+        self._new_id, self._written = new_id, written
+        self._admission = Admission(config, redact=redact, clock=clock)
         self._searcher = searcher or HybridSearch(
             source=MemorySource(reader=reader, indexes=None, clock=clock), embedder=embedder, config=RecallConfig()
         )
@@ -136,7 +131,7 @@ class MemoryService:
             locks=locks,
             clock=clock,
             written=written,
-            admit=self._admit,
+            admit=self._admission.check_line,
             max_lines=config.max_import_lines,
         )
 
@@ -147,6 +142,7 @@ class MemoryService:
         limit: int,
         cursor: str = "",
         types: frozenset[MemoryType] | None = None,
+        memory_filter: MemoryFilter = ANY_MEMORY,
         wanted: Callable[[Memory], bool] = _every,
         reach: Reach = Reach.ALL,
         observed: Period = ALWAYS,
@@ -165,7 +161,14 @@ class MemoryService:
         now = self._clock.now()
         active = None if history else now
         page = await self._reader.page(
-            scope, limit=limit, cursor=cursor, types=types, reach=reach, observed=observed, now=active
+            scope,
+            limit=limit,
+            cursor=cursor,
+            types=types,
+            memory_filter=memory_filter,
+            reach=reach,
+            observed=observed,
+            now=active,
         )
         deleted = await self._turn_log.tombstones(scope)
         shown = (
@@ -218,6 +221,7 @@ class MemoryService:
         *,
         limit: int,
         types: frozenset[MemoryType] | None = None,
+        memory_filter: MemoryFilter = ANY_MEMORY,
         reach: Reach = Reach.ALL,
         observed: Period = ALWAYS,
         threshold: float | None = None,
@@ -230,8 +234,10 @@ class MemoryService:
         Raises:
             InvalidRequestError: the query is blank or too long.
         """
-        require_query(query, max_chars=self._config.max_content_chars)
-        hits = await self._searcher.search_fresh(scope, query, limit=limit, types=types, reach=reach, observed=observed)
+        self._admission.check_query(query)
+        hits = await self._searcher.search_fresh(
+            scope, query, limit=limit, types=types, memory_filter=memory_filter, reach=reach, observed=observed
+        )
         deleted = await self._turn_log.tombstones(scope)
         found = [
             hit for hit in hits if not deleted.covers(hit.memory) and (threshold is None or hit.relevance >= threshold)
@@ -257,10 +263,10 @@ class MemoryService:
         Raises:
             InvalidRequestError: it may not be stored; the message says why.
         """
-        content = self._admissible(new.content or rendered(new.episode))
-        self._check_metadata({**new.metadata, "session": new.within_session})
-        self._check_episode(new.episode, new.type)
-        self._check_expiry(new.expires_at)
+        content = self._admission.content(new.content or rendered(new.episode))
+        self._admission.check_metadata({**new.metadata, "session": new.within_session, CATEGORY: new.category})
+        self._admission.check_episode(new.episode, new.type)
+        self._admission.check_expiry(new.expires_at)
         require_own_session(new, scope)
 
         async def store(hold: OwnerHold) -> Memory:
@@ -291,10 +297,10 @@ class MemoryService:
             NotFoundError: the owner has no such memory.
         """
         changes = edit.changes()
-        self._check_metadata(changes.get("metadata", {}))
-        self._check_expiry(changes.get("expires_at"))
+        self._admission.check_metadata(changes.get("metadata", {}))
+        self._admission.check_expiry(changes.get("expires_at"))
         if "content" in changes:
-            changes["content"] = self._admissible(edit.content)
+            changes["content"] = self._admission.content(edit.content)
 
         async def update(hold: OwnerHold) -> Memory:
             memory = await self.get(scope, memory_id)
@@ -395,41 +401,25 @@ class MemoryService:
         time = await self._turn_log.timestamp()
         now = min(time, self._clock.now())
         episode, content = edited_episode(memory, changes, edit), changes.pop("content", memory.content)
-        self._check_episode(episode, changes.get("type", memory.type))
+        self._admission.check_episode(episode, changes.get("type", memory.type))
         if content == rendered(memory.episode) and episode not in (memory.episode, Episode()):
-            content = self._admissible(rendered(episode))
+            content = self._admission.content(rendered(episode))
         memory = with_content(memory, content, episode)
         if "expires_at" in changes and memory.within_session:
             changes["expires_at"] = earliest(changes["expires_at"], memory.created_at + self._session_lifetime)
         if "project_id" in changes:
             changes["scope"] = replace(memory.scope, project_id=changes.pop("project_id"))
-        if metadata := changes.pop("metadata", None):
+        metadata = changes.pop("metadata", {})
+        if "category" in changes:
+            metadata = {**metadata, CATEGORY: changes.pop("category") or None}
+        if metadata:
             changes["metadata"] = self._merged(memory.metadata, metadata)
         return replace(memory, **changes, updated_at=now).asserted(time, now=now)
 
     def _merged(self, old: Mapping[str, Json], changes: Mapping[str, Json]) -> dict[str, Json]:
         merged = {key: value for key, value in {**old, **changes}.items() if value is not None}
-        self._check_metadata({key: value for key, value in merged.items() if key not in PROVENANCE})
+        self._admission.check_metadata(merged, stored=True)
         return merged
-
-    def _admissible(self, content: str) -> str:
-        return admissible_content(content, max_chars=self._config.max_content_chars, redact=self._redact)
-
-    def _check_expiry(self, expires_at: datetime | None) -> None:
-        if expires_at is not None and expires_at <= self._clock.now():
-            raise InvalidRequestError("must lie in the future", field="expires_at")
-
-    async def _admit(self, line: ImportLine) -> None:
-        self._admissible(line.content)
-        self._check_metadata({key: value for key, value in line.metadata.items() if key not in PROVENANCE})
-        self._check_episode(line.episode, line.type)
-        admissible_provenance(line.metadata, redact=self._redact)
-
-    def _check_metadata(self, metadata: Mapping[str, Json]) -> None:
-        admissible_metadata(metadata, max_bytes=self._config.max_metadata_bytes, redact=self._redact)
-
-    def _check_episode(self, episode: Episode, kind: MemoryType) -> None:
-        admissible_episode(episode, kind, max_bytes=self._config.max_metadata_bytes, redact=self._redact)
 
 
 def _askable(memory_id: str) -> bool:

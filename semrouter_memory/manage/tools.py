@@ -21,9 +21,10 @@ from semrouter_memory.errors import (
 )
 from semrouter_memory.manage import routes
 from semrouter_memory.manage.access import Access
+from semrouter_memory.manage.filters import FilterText
 from semrouter_memory.manage.schemas import MemoryJson, SearchRequest, StoreRequest
 from semrouter_memory.manage.times import Since, Until, observed_in
-from semrouter_memory.model import Hit, Json, MemoryType, Scope
+from semrouter_memory.model import Hit, Json, MemoryType, Scope, parse_filter
 from semrouter_memory.recall.render import cited_source
 from semrouter_memory.recall.strategy import best_first
 
@@ -35,7 +36,18 @@ INSTRUCTIONS = (
 )
 MAX_LISTED = 100
 _READ = frozenset(
-    {"id", "type", "content", "context", "project_id", "observed_at", "expires_at", "flagged", "contradicts"}
+    {
+        "id",
+        "type",
+        "content",
+        "context",
+        "project_id",
+        "category",
+        "observed_at",
+        "expires_at",
+        "flagged",
+        "contradicts",
+    }
     | {"goal", "steps", "outcome", "lessons", "relevance"}
 )
 """What a model is told of a memory."""
@@ -158,6 +170,7 @@ class _ListRequest(BaseModel):
     until: Until = None
     limit: Annotated[int, Field(ge=1, le=MAX_LISTED, strict=True, description="At most so many.")] = 20
     cursor: Annotated[str, Field(description="`next_cursor` of the page before.")] = ""
+    filter: FilterText = ""
 
 
 class _ForgetRequest(BaseModel):
@@ -216,6 +229,7 @@ async def _list(caller: Caller, request: _ListRequest) -> dict[str, Json]:
         cursor=request.cursor,
         project_id=request.project_id,
         observed=observed_in(request.since, request.until),
+        memory_filter=parse_filter(request.filter),
     )
     further = {"next_cursor": page.next_cursor} if page.next_cursor else {}
     return {"memories": [_told(each) for each in page.data], **further}
@@ -243,7 +257,7 @@ def _cited(hit: Hit) -> dict[str, Json]:
     return {name: value for name, value in cited.items() if value not in ("", None)}
 
 
-_SELECTION = ("project_id", "since", "until")
+_SELECTION = ("project_id", "since", "until", "filter")
 
 TOOLS: Mapping[str, Tool] = {
     "recall": Tool(
@@ -283,7 +297,7 @@ TOOLS: Mapping[str, Tool] = {
         ),
         request=StoreRequest,
         call=_store,
-        parameters=("content", "type", "project_id", "importance", "expires_at"),
+        parameters=("content", "type", "project_id", "importance", "category", "expires_at"),
         required=("content",),
     ),
     "record_episode": Tool(

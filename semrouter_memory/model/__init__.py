@@ -3,10 +3,12 @@
 Times are aware datetimes in UTC. Texts are user content: they never go into a log.
 """
 
+from semrouter_memory.model.filters import ANY_MEMORY, Attached, MemoryFilter, attached_to, filterable, parse_filter
 from semrouter_memory.model.memories import (
     ALWAYS,
     ASKED,
     ASSERTED_AT,
+    CATEGORY,
     CONTEXT,
     EPISODE,
     FORM,
@@ -34,6 +36,7 @@ from semrouter_memory.model.memories import (
     Usage,
     derived_id,
 )
+from semrouter_memory.model.metadata import PROVENANCE, PROVENANCE_IDS, PROVENANCE_KINDS
 from semrouter_memory.model.requests import (
     Compression,
     CompressionReason,
@@ -83,20 +86,26 @@ from semrouter_memory.model.turns import (
 
 __all__ = [
     "ALWAYS",
+    "ANY_MEMORY",
     "ASKED",
     "ASSERTED_AT",
+    "CATEGORY",
     "CONTEXT",
     "EPISODE",
     "FORM",
     "IMPORTED_AT",
     "OUTDATED_BY",
     "PASSAGE_COUNT",
+    "PROVENANCE",
+    "PROVENANCE_IDS",
+    "PROVENANCE_KINDS",
     "QUOTE",
     "SESSION_SOURCE",
     "STATEMENTS",
     "WITHIN",
     "AppendOutcome",
     "Appended",
+    "Attached",
     "Candidate",
     "ChatMessage",
     "Claim",
@@ -114,6 +123,7 @@ __all__ = [
     "LoggedTurn",
     "MaintenanceReport",
     "Memory",
+    "MemoryFilter",
     "MemoryType",
     "Message",
     "OtherOwner",
@@ -149,6 +159,9 @@ __all__ = [
     "TurnTotals",
     "Usage",
     "Vector",
+    "attached_to",
     "derived_id",
+    "filterable",
     "joined",
+    "parse_filter",
 ]

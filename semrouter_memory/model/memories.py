@@ -35,6 +35,9 @@ QUOTE = "quote"
 EPISODE = "episode"
 """Metadata of an episodic memory: an `Episode`, as far as its parts are known."""
 
+CATEGORY = "category"
+"""Metadata: the category that a caller gave the memory."""
+
 PASSAGE_COUNT = "passage_count"
 """Metadata of a memory that is longer than the embedding model reads: the number of its passages, by which it is found."""
 

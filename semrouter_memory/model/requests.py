@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Literal, NamedTuple, TypeAlias
 
-from semrouter_memory.model.memories import Hit
+from semrouter_memory.model.filters import ANY_MEMORY, MemoryFilter
+from semrouter_memory.model.memories import Hit, Memory
 from semrouter_memory.model.scope import Json, MemoryType, Message, OwnerKind, Scope
 
 
@@ -54,6 +55,7 @@ class RecallOptions:
         strategy: how memories are found; None: as configured, like the two below.
         render: the format of the block.
         pinned_tokens: part of the budget for memories that are injected whatever is asked.
+        memory_filter: which memories are searched, of every owner; documents are not filtered.
     """
 
     limit: int
@@ -66,6 +68,11 @@ class RecallOptions:
     strategy: StrategyName | None = None
     render: RenderStyle | None = None
     pinned_tokens: int | None = None
+    memory_filter: MemoryFilter = ANY_MEMORY
+
+    def want(self, memory: Memory) -> bool:
+        """Whether a memory is of the types asked for, and fulfils the filter."""
+        return (self.types is None or memory.type in self.types) and memory in self.memory_filter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
-from semrouter_memory.model import Hit
+from semrouter_memory.model import Hit, RecallOptions
 from semrouter_memory.recall.features import QueryFeatures
 from semrouter_memory.recall.query import Query
 
@@ -17,6 +17,8 @@ class Verdict(StrEnum):
     BELOW_THRESHOLD = "below_threshold"
     FORBIDDEN_TYPE = "forbidden_type"
     """The request asks for memories of other types."""
+    FILTERED = "filtered"
+    """The request or its route asks for memories with other attributes."""
     OTHER_SESSION = "other_session"
     """It holds within another session only."""
     QUOTE_PREFERRED = "quote_preferred"
@@ -78,11 +80,12 @@ class Explanation:
         for hit in hits:
             self.judge(hit, Verdict.UNDECIDED if hit.memory.id in ids else Verdict.DELETED)
 
-    def forbidden(self, hits: Iterable[Hit]) -> None:
-        """Record hits of types that the request does not ask for."""
+    def left_out(self, hits: Iterable[Hit], options: RecallOptions) -> None:
+        """Record hits that the request does not ask for, by their type or by its filter."""
         for hit in hits:
             if (hit.memory.scope.owner, hit.memory.id) not in self._considered:
-                self.judge(hit, Verdict.FORBIDDEN_TYPE)
+                of_type = options.types is None or hit.memory.type in options.types
+                self.judge(hit, Verdict.FILTERED if of_type else Verdict.FORBIDDEN_TYPE)
 
     def timed_out(self) -> None:
         """What is not decided is too late."""

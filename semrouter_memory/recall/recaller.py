@@ -17,6 +17,7 @@ from semrouter_memory.config import RecallConfig
 from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.events import ExchangeFailed
 from semrouter_memory.model import (
+    ANY_MEMORY,
     Hit,
     OtherOwner,
     Reason,
@@ -142,17 +143,17 @@ class Recaller:
                 self._observer.observe(ExchangeFailed(error))
             return RecallResult(reason=reason or Reason.INTERNAL)
 
-    async def explain_types(self, request: RecallRequest, explanation: Explanation) -> None:
-        """Record the memories that their type keeps out: recall does not even find them."""
-        types, query = request.options.types, explanation.query
-        if types is None or query is None:
+    async def explain_left_out(self, request: RecallRequest, explanation: Explanation) -> None:
+        """Record the memories that their type or the filter keeps out: recall does not even find them."""
+        options, query = request.options, explanation.query
+        if query is None or (options.types is None and not options.memory_filter):
             return
-        anything = replace(request, options=replace(request.options, types=None))
+        anything = replace(request, options=replace(options, types=None, memory_filter=ANY_MEMORY))
         with suppress(UnavailableError, TimeoutError):
             async with (deadline := Deadline(self._config)):
                 found = (await self._strategies(request).others.search(query, anything, deadline, StepTimer())).hits
-                forbidden = [hit for hit in found if hit.memory.type not in types]
-                explanation.forbidden(await self._not_deleted(request.scope, forbidden))
+                unwanted = [hit for hit in found if not options.want(hit.memory)]
+                explanation.left_out(await self._not_deleted(request.scope, unwanted), options)
 
     async def _decided(
         self, request: RecallRequest, deadline: Deadline, timer: StepTimer, visible: VisibleTexts | None

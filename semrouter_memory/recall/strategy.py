@@ -140,6 +140,7 @@ class MemorySource:
             limit=limit,
             now=self.now(),
             types=request.options.types,
+            memory_filter=request.options.memory_filter,
             reach=reach,
             observed=observed,
             fresh=fresh,
@@ -153,19 +154,20 @@ class MemorySource:
         Raises:
             StoreUnavailableError: the owner has no index, and the store is unavailable.
         """
-        types = request.options.types
+        types, memory_filter = request.options.types, request.options.memory_filter
         index = await self.index(request, deadline)
         if index is None:
             page = await self._reader.page(
                 request.scope,
                 limit=_PAGE,
                 types=types,
+                memory_filter=memory_filter,
                 reach=Reach.RECALL,
                 now=self.now(),
                 oldest_first=oldest_first,
             )
             return iter(page.memories)
-        positions = index.positions(request.scope, now=self.now(), types=types)
+        positions = index.positions(request.scope, now=self.now(), types=types, memory_filter=memory_filter)
         return (index.memory(int(position)) for position in (positions if oldest_first else positions[::-1]))
 
 

@@ -19,7 +19,9 @@ from semrouter_memory.language.third_person import to_third_person
 from semrouter_memory.language.words import content_runs, content_words
 from semrouter_memory.model import (
     ALWAYS,
+    ANY_MEMORY,
     Hit,
+    MemoryFilter,
     MemoryType,
     Period,
     Reach,
@@ -110,6 +112,7 @@ class VectorSearch(ABC):
         *,
         limit: int,
         types: frozenset[MemoryType] | None,
+        memory_filter: MemoryFilter = ANY_MEMORY,
         reach: Reach,
         observed: Period = ALWAYS,
     ) -> Sequence[Hit]:
@@ -123,9 +126,8 @@ class VectorSearch(ABC):
             UnavailableError: the model does not answer.
             StoreUnavailableError: the store is unavailable.
         """
-        request = RecallRequest(
-            scope=scope, query=text, options=RecallOptions(limit=limit, threshold=-1.0, types=types)
-        )
+        options = RecallOptions(limit=limit, threshold=-1.0, types=types, memory_filter=memory_filter)
+        request = RecallRequest(scope=scope, query=text, options=options)
         query = Query(text=text, now=self._source.now(), max_chars=self._config.max_query_chars)
         vector, intent = await self._embedded(self._text(query), query, Deadline(self._config, bounded=False))
         hits = await self._nearest(request, vector, query, reach=reach, observed=observed, fresh=True)
@@ -154,7 +156,10 @@ class VectorSearch(ABC):
         )
 
     def _candidates(self, index: MemoryIndex, request: RecallRequest, features: QueryFeatures) -> CandidateFeatures:
-        positions = index.positions(request.scope, now=self._source.now(), types=request.options.types)
+        options = request.options
+        positions = index.positions(
+            request.scope, now=self._source.now(), types=options.types, memory_filter=options.memory_filter
+        )
         return CandidateFeatures.of(index, positions, features)
 
     # -- what a strategy decides ---------------------------------------------------------------------------------------

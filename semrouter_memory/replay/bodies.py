@@ -47,7 +47,6 @@ class Value(NamedTuple):
 
 
 def is_json(data: bytes) -> bool:
-    """Whether this is a JSON object or array."""
     if data.lstrip()[:1] not in _OPENING:
         return False
     try:

@@ -80,7 +80,6 @@ class Cleaner:
         self._identities = settings.identity_headers | {REQUEST_ID}
 
     def cleaned(self, records: Sequence[Record]) -> list[Record]:
-        """The records of one exchange."""
         events = [self._event(record.event) for record in records]
         for members in _bodies(records):
             encoding = _encoding(records, members)

@@ -162,7 +162,6 @@ def _diff(before: Sequence[str], after: Sequence[str]) -> tuple[str, ...]:
 
 
 def _description(exchange: RecordedExchange, number: int) -> str:
-    """Describes a stream for people."""
     for record in exchange.records:
         event = record.event
         if record.stream == number and isinstance(event, ProcessingRequest):

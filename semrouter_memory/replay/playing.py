@@ -143,8 +143,6 @@ class Player:
 
 
 class _Stream:
-    """One stream that is being played."""
-
     def __init__(self, call: Any, options: PlayOptions, *, answers_known: bool) -> None:
         self.played = Played()
         self._call = call

@@ -38,7 +38,6 @@ _BODIES = ("request_body", "response_body")
 
 
 def encoded(record: Record) -> bytes:
-    """The record as a protobuf message, without its length."""
     part: dict[str, Any] = {}
     match record.event:
         case Header(version, made_by, started_at, pseudonymised):
@@ -81,7 +80,6 @@ def response_from(data: bytes) -> ProcessingResponse:
 
 
 def request_bytes(request: ProcessingRequest) -> bytes:
-    """The `ProcessingRequest`, for playing."""
     return _request_message(request).SerializeToString()
 
 

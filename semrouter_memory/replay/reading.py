@@ -49,8 +49,6 @@ Warn = Callable[[str], object]
 
 @dataclass(frozen=True, slots=True)
 class LocatedRecord:
-    """A record with its location and its size in the file."""
-
     record: Record
     location: SourceLocation
     nbytes: int

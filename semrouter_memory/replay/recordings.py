@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
+from typing import TypeAlias
 
 import structlog
 
@@ -27,12 +27,9 @@ from semrouter_memory.replay.rendering import Renderer, Rendering, header, rfc33
 _log = structlog.get_logger("semrouter_memory.replay")
 
 
-class Output(Protocol):
-    """Writes rendered exchanges, called by the recording's thread."""
-
-    def __call__(self, exchange: bytes, started_at: datetime, /) -> bool:
-        """Whether it was written. Raises: InputFileError, when no further one can be."""
-        ...
+Output: TypeAlias = Callable[[bytes, datetime], bool]
+"""Writes a rendered exchange that began then, in the recording's thread, and tells whether it did. Raises: InputFileError, when
+no further one can be written."""
 
 
 @dataclass(slots=True)

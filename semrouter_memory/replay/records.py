@@ -75,8 +75,6 @@ _Action: TypeAlias = Annotated[
 
 
 class EndedBy(Enum):
-    """Who ended a stream."""
-
     UNKNOWN = "unknown"
     ENVOY = "envoy"
     MEMORY = "memory"
@@ -201,8 +199,6 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class SourceLocation:
-    """A location in a file, for messages."""
-
     file: str
     at: str = ""
 

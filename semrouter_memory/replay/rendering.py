@@ -13,6 +13,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from multiprocessing import connection, get_context, parent_process
 from typing import Literal
 
@@ -43,7 +44,6 @@ class Rendering:
 
 
 def written(records: Sequence[Record], form: Format, *, timed: bool = True) -> bytes:
-    """The records in that format."""
     if form == "jsonl":
         return b"".join(lines.line_of(record, timed=timed) + b"\n" for record in records)
     return b"".join(_framed(protocol.encoded(record)) for record in records)
@@ -59,7 +59,6 @@ def rfc3339(time: datetime) -> str:
 
 
 def rendered(raw: RawExchange, how: Rendering) -> bytes:
-    """The whole exchange."""
     records = records_of(raw, raw.began if how.base is None else how.base)
     return written(_cleaner(how.cleaning).cleaned(records), how.format)
 
@@ -96,14 +95,7 @@ def _framed(data: bytes) -> bytes:
     return bytes(length) + data
 
 
-_made: dict[CleaningSettings, Cleaner] = {}
-
-
-def _cleaner(settings: CleaningSettings) -> Cleaner:
-    if settings not in _made:
-        _made.clear()
-        _made[settings] = Cleaner(settings)
-    return _made[settings]
+_cleaner = lru_cache(maxsize=1)(Cleaner)
 
 
 class Renderer:

@@ -1,4 +1,4 @@
-"""What happens to a session whose step failed: it cools down, or its turns count an attempt.
+"""What retain's steps work with, and what happens to a session whose step failed: it cools down, or its turns count an attempt.
 
 Strategy. While the store or a lock is unavailable, turns wait without counting an attempt: all sessions when the store is
 known to be unavailable or full, otherwise the refused one. A write that is refused repeatedly by an available store counts,
@@ -23,10 +23,11 @@ from semrouter_memory.errors import (
     failure_of,
 )
 from semrouter_memory.events import ExtractionFinished, StoreFailed, WorkFailed
-from semrouter_memory.model import Claim, LoggedTurn, SessionKey
-from semrouter_memory.ports import Clock, MemoryReader, Observer, SessionQueue
+from semrouter_memory.model import Candidate, Claim, LoggedTurn, SessionKey
+from semrouter_memory.ports import ChatModel, Clock, Embedder, MemoryReader, Observer, SessionStateBuilder, TurnLog
 from semrouter_memory.resilience import Backoff, Cooldown
 from semrouter_memory.retain import quotes
+from semrouter_memory.retain.reconciling.writing import ReconcilingWriter, Written
 
 _T = TypeVar("_T")
 _FREE_REFUSALS = 3
@@ -43,29 +44,52 @@ class _StoreFailures:
     refusals: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetainParts:
+    """What the steps work with.
+
+    Attributes:
+        reader: for whether the store is available, and for what is known already.
+        chat_model: with the role `memory_extraction`.
+        batch_size: turns that one prompt carries.
+        states: receives every turn that was read; None when session states are not stored.
+    """
+
+    turn_log: TurnLog
+    reader: MemoryReader
+    writer: ReconcilingWriter
+    embedder: Embedder
+    chat_model: ChatModel | None
+    observer: Observer
+    clock: Clock
+    config: RetainConfig
+    batch_size: int
+    states: SessionStateBuilder | None = None
+
+    async def turns_read(
+        self, claim: Claim, turns: Sequence[LoggedTurn], candidates: Sequence[Candidate], extractor: str, found: Written
+    ) -> None:
+        """Tell of turns that were read, and of what became of the candidates."""
+        if self.states is not None:
+            await self.states.turns_read(claim, turns, candidates)
+        actions = dict(found.actions)
+        self.observer.observe(
+            ExtractionFinished(extractor=extractor, turns=len(turns), candidates=len(candidates), actions=actions)
+        )
+
+
 class FailurePolicy:
     """Runs steps, and records which sessions cool down.
 
     Args:
-        reader: used only for whether the store is available.
         jitter: draws 0..1.
     """
 
-    def __init__(
-        self,
-        *,
-        turn_log: SessionQueue,
-        reader: MemoryReader,
-        observer: Observer,
-        clock: Clock,
-        config: RetainConfig,
-        jitter: Callable[[], float],
-    ) -> None:
-        self._turn_log = turn_log
-        self._reader = reader
-        self._observer = observer
-        self._clock = clock
-        self._config = config
+    def __init__(self, parts: RetainParts, *, jitter: Callable[[], float]) -> None:
+        config = parts.config
+        self._turn_log, self._reader = parts.turn_log, parts.reader
+        self._observer, self._clock = parts.observer, parts.clock
+        self._max_attempts = config.max_attempts
         self._backoff = Backoff(first=config.retry_seconds, longest=config.retry_max_seconds)
         self._jitter = jitter
         self._store_failures = 0
@@ -114,9 +138,7 @@ class FailurePolicy:
         if not isinstance(error, MemoryServiceError):
             self._observer.observe(WorkFailed(error))
         retry_at = self._clock.now() + self.pause(max((turn.attempts for turn in claim.turns), default=0))
-        dead = await self._turn_log.fail(
-            claim, failure_of(error), retry_at=retry_at, max_attempts=self._config.max_attempts
-        )
+        dead = await self._turn_log.fail(claim, failure_of(error), retry_at=retry_at, max_attempts=self._max_attempts)
         self.report(claim, error, dead_lettered=dead)
 
     async def back_off(self, claim: Claim, error: ModelUnavailableError, *, failures: int) -> None:
@@ -125,10 +147,10 @@ class FailurePolicy:
         Args:
             failures: before this one.
         """
-        longest = timedelta(seconds=self._config.retry_max_seconds)
+        longest = timedelta(seconds=self._backoff.longest)
         pause = min(max(self.pause(failures), timedelta(seconds=error.wait_seconds)), longest)
         retry_at = self._clock.now() + pause
-        await self._turn_log.fail(claim, failure_of(error), retry_at=retry_at, max_attempts=self._config.max_attempts)
+        await self._turn_log.fail(claim, failure_of(error), retry_at=retry_at, max_attempts=self._max_attempts)
         if not error.circuit_open:
             self.report(claim, error)
 

@@ -83,15 +83,12 @@ class SplittingWriter:
         await self._writer.upsert(scope, [each for row in rows for each in await self._with_passages(row)])
 
     async def delete(self, scope: Scope, memory_ids: Sequence[str]) -> int:
-        """See `MemoryWriter`."""
         return await self._writer.delete(scope, memory_ids)
 
     async def delete_all(self, scope: Scope, reach: Reach) -> int:
-        """See `MemoryWriter`."""
         return await self._writer.delete_all(scope, reach)
 
     async def compact(self) -> None:
-        """See `MemoryWriter`."""
         await self._writer.compact()
 
     async def _with_passages(self, row: EmbeddedMemory) -> list[EmbeddedMemory]:

@@ -16,14 +16,13 @@ from datetime import datetime, timedelta
 from semrouter_memory.errors import ModelUnavailableError, TurnLogError
 from semrouter_memory.events import SessionDue
 from semrouter_memory.model import Claim, LoggedTurn, PendingSession, SessionKey
-from semrouter_memory.retain.failures import FailurePolicy
+from semrouter_memory.retain.failures import FailurePolicy, RetainParts
 from semrouter_memory.retain.intake import TurnIntake
 from semrouter_memory.retain.scheduling import ExtractionScheduler, Idling, Pace, Trigger
 from semrouter_memory.retain.session_end import SessionEndHandler
 from semrouter_memory.retain.steps import (
     ModelStep,
     QuoteStep,
-    RetainParts,
     quoted_part,
     scene_turns,
     unread,
@@ -68,14 +67,7 @@ class Retainer:
         self._retrying = 0
         self.intake = TurnIntake(parts.turn_log, parts.observer, max_chars=parts.config.max_turn_chars, wake=wake)
         self._topics = TopicWatch(parts.embedder, similarity=parts.config.drift_similarity)
-        self._failures = FailurePolicy(
-            turn_log=parts.turn_log,
-            reader=parts.reader,
-            observer=parts.observer,
-            clock=parts.clock,
-            config=parts.config,
-            jitter=jitter,
-        )
+        self._failures = FailurePolicy(parts, jitter=jitter)
         self._scheduler = _scheduler(parts, Idling(monotonic))
         self._quotes = QuoteStep(parts)
         model = parts.chat_model

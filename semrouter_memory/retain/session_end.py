@@ -28,9 +28,9 @@ from semrouter_memory.events import EpisodeFinished, SessionDue, WorkFailed
 from semrouter_memory.lineage import pages
 from semrouter_memory.model import Candidate, Claim, LoggedTurn, MemoryType, OwnerKind, Reach, Scope, TurnState
 from semrouter_memory.retain import episodes, lessons, quotes
+from semrouter_memory.retain.failures import RetainParts
 from semrouter_memory.retain.passages import fitted, reads_all
 from semrouter_memory.retain.scheduling import Trigger
-from semrouter_memory.retain.steps import RetainParts
 
 _MIN_TELLING_TURNS = 2
 """An episode of one turn with content could only repeat its quote."""

@@ -7,20 +7,20 @@ processed is isolated, and only that one is dead-lettered.
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 
 from semrouter_memory.config import RetainConfig
 from semrouter_memory.errors import ChatModelError, ModelUnavailableError
-from semrouter_memory.events import CandidatesRefused, ExtractionFinished, SessionDue
+from semrouter_memory.events import CandidatesRefused, SessionDue
 from semrouter_memory.model import Candidate, ChatMessage, Claim, LoggedTurn, TurnState, Vector
-from semrouter_memory.ports import ChatModel, Clock, Embedder, MemoryReader, Observer, SessionStateBuilder, TurnLog
+from semrouter_memory.ports import ChatModel, Embedder
 from semrouter_memory.retain import quotes
 from semrouter_memory.retain.directives import withdrawn
 from semrouter_memory.retain.extract_llm import EXTRACTOR, LlmExtractor, batch_of
-from semrouter_memory.retain.failures import FailurePolicy
+from semrouter_memory.retain.failures import FailurePolicy, RetainParts
 from semrouter_memory.retain.grounding import Grounded
-from semrouter_memory.retain.reconciling.writing import ReconcilingWriter, Written
+from semrouter_memory.retain.reconciling.writing import Written
 from semrouter_memory.retain.scheduling import ExtractionScheduler, Trigger
 
 _SCENE_TURNS = 20
@@ -36,40 +36,6 @@ _PROBE = (ChatMessage("user", "Answer with [] and nothing else."),)
 def scene_turns(config: RetainConfig) -> int:
     """How many turns before the waiting ones a claim includes."""
     return max(_SCENE_TURNS, config.context_turns)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetainParts:
-    """What the steps work with.
-
-    Attributes:
-        reader: for whether the store is available, and for what is known already.
-        chat_model: with the role `memory_extraction`.
-        batch_size: turns that one prompt carries.
-        states: receives every turn that was read; None when session states are not stored.
-    """
-
-    turn_log: TurnLog
-    reader: MemoryReader
-    writer: ReconcilingWriter
-    embedder: Embedder
-    chat_model: ChatModel | None
-    observer: Observer
-    clock: Clock
-    config: RetainConfig
-    batch_size: int
-    states: SessionStateBuilder | None = None
-
-    async def read(
-        self, claim: Claim, turns: Sequence[LoggedTurn], candidates: Sequence[Candidate], extractor: str, found: Written
-    ) -> None:
-        """Tell of turns that were read, and of what became of the candidates."""
-        if self.states is not None:
-            await self.states.turns_read(claim, turns, candidates)
-        actions = dict(found.actions)
-        self.observer.observe(
-            ExtractionFinished(extractor=extractor, turns=len(turns), candidates=len(candidates), actions=actions)
-        )
 
 
 class QuoteStep:
@@ -98,7 +64,7 @@ class QuoteStep:
         written = await self._written(claim, candidates, new, withdrawn((*before, *claim.turns[first : last + 1])))
         if written is None:
             return None
-        await self._parts.read(claim, part, candidates, quotes.EXTRACTOR, written)
+        await self._parts.turns_read(claim, part, candidates, quotes.EXTRACTOR, written)
         if not self._last:
             outcomes = {turn.id: turn.id in written.sources for turn in part if turn.id in written.alive}
             await self._turn_log.mark_rules_done(claim, outcomes)
@@ -206,7 +172,7 @@ class ModelStep:
         if written is None:
             await self._turn_log.release(claim)
             return False
-        await self._parts.read(claim, batch, candidates, EXTRACTOR, written)
+        await self._parts.turns_read(claim, batch, candidates, EXTRACTOR, written)
         sources = known | written.sources | with_quotes(batch)
         await self._turn_log.finish(claim, {turn.id: turn.id in sources for turn in batch})
         return True

@@ -27,8 +27,6 @@ _QUESTION = re.compile(r"\?|^(?:what|how|who|where|when|which|suggest|recommend|
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A request as it arrived here."""
-
     path: str
     headers: Mapping[str, str]
     body: bytes
@@ -137,8 +135,6 @@ def _frame(data: Mapping[str, Any], event: str = "") -> bytes:
 
 
 class ChatAnswer:
-    """An answer of the chat completions API."""
-
     def __init__(self, body: dict[str, Any], text: str, answer_id: str) -> None:
         self._body = body
         self._id = answer_id
@@ -182,8 +178,6 @@ class ChatAnswer:
 
 
 class ResponsesAnswer:
-    """An answer of the Responses API."""
-
     def __init__(self, body: dict[str, Any], text: str, answer_id: str) -> None:
         self._body = body
         self._id = answer_id

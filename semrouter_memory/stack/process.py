@@ -1,12 +1,15 @@
-"""A child process with a log file, waited for until it is ready, stopped by its process id."""
+"""A child process with a log file, waited for until it is ready, stopped by its process id; and what shows that one waits."""
 
 import asyncio
 import os
 import signal
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Self
+
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
 from semrouter_memory.errors import Service, UnavailableError
 
@@ -101,17 +104,16 @@ class Process:
         return "\n".join(lines[-_LOG_TAIL_LINES:])
 
 
-class Together(AsyncExitStack):
-    """Parts that start together. Use as an async context manager: what was started is stopped, in reverse order."""
+@contextmanager
+def steps(console: Console) -> Iterator[Callable[[str], None]]:
+    """Yield a function that prints a step as it begins; on a terminal the elapsed time runs below it until the next."""
+    columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
 
-    async def start(self) -> None:
-        """Start the parts; what stops each of them is pushed first."""
-        raise NotImplementedError
+        def say(step: str) -> None:
+            for task in progress.task_ids:
+                progress.remove_task(task)
+            console.print(Text(f"==> {step}", style="dim"), soft_wrap=True)
+            progress.add_task("working", total=None)
 
-    async def __aenter__(self) -> Self:
-        try:
-            await self.start()
-        except BaseException:
-            await self.aclose()
-            raise
-        return self
+        yield say

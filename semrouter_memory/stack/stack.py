@@ -2,23 +2,24 @@
 
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import httpx
 import yaml
 
 from semrouter_memory.stack.envoy import SHIPPED, EnvoyPorts, envoy_yaml, find_envoy
 from semrouter_memory.stack.loopback import LOOPBACK, free_port, local_client
-from semrouter_memory.stack.process import Process, Together
+from semrouter_memory.stack.process import Process
 from semrouter_memory.stack.run_directory import write_private
 
 PORTS = ("port", "operator_port", "api_port", "ext_proc_port", "admin_port")
 """What listens in an installation; `port` is Envoy's."""
 
 _ENVOY_READY_SECONDS = 30
-_SIDECAR_READY_SECONDS = 60
+_SIDECAR_READY_SECONDS = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +47,8 @@ class StackOptions:
     edit_envoy: Callable[[dict[str, Any]], None] | None = None
 
 
-class Stack(Together):
-    """A sidecar and Envoy, together."""
+class Stack(AsyncExitStack):
+    """A sidecar and Envoy. Use as an async context manager: what was started is stopped, in reverse order."""
 
     def __init__(self, options: StackOptions, say: Callable[[str], None] = lambda _: None) -> None:
         super().__init__()
@@ -70,7 +71,16 @@ class Stack(Together):
     def operator_url(self) -> str:
         return f"http://{LOOPBACK}:{self.operator_port}"
 
+    async def __aenter__(self) -> Self:
+        try:
+            await self.start()
+        except BaseException:
+            await self.aclose()
+            raise
+        return self
+
     async def start(self) -> None:
+        """Start the parts; what stops each of them is pushed first."""
         self.push_async_callback(self.sidecar.stop)
         await self.start_sidecar()
         self.push_async_callback(self.envoy.stop)
@@ -98,7 +108,15 @@ class Stack(Together):
             llm=options.llm,
             llm_key=options.llm_key,
         )
-        await launch_envoy(self.envoy, options.directory / "envoy.yaml", options.chain, ports, options.edit_envoy)
+        path = options.directory / "envoy.yaml"
+        write_private(
+            path, envoy_yaml(SHIPPED / options.chain, ports, options.edit_envoy)
+        )  # the LLM server's key is in it
+        # Several Envoys on one machine must not share their hot restart memory.
+        own = ["--use-dynamic-base-id", "--concurrency", "2", "--log-level", "warning"]
+        await self.envoy.start([find_envoy(), "-c", str(path), *own])
+        check = f"http://{LOOPBACK}:{self.admin_port}/ready"
+        await self.envoy.ready(lambda: _answers(check), timeout_seconds=_ENVOY_READY_SECONDS)
 
     def _sidecar_config(self) -> dict[str, Any]:
         options = self._options
@@ -114,23 +132,6 @@ class Stack(Together):
             },
         }
         return _merged(own, options.sidecar_config)
-
-
-async def launch_envoy(
-    process: Process,
-    path: Path,
-    chain: str,
-    ports: EnvoyPorts,
-    edit: Callable[[dict[str, Any]], None] | None = None,
-) -> None:
-    """Write the chain's YAML to `path` and start Envoy on it."""
-    text = envoy_yaml(SHIPPED / chain, ports, edit)
-    write_private(path, text)  # the LLM server's key is in it
-    # Several Envoys on one machine must not share their hot restart memory.
-    command = [find_envoy(), "-c", str(path), "--use-dynamic-base-id", "--concurrency", "2", "--log-level", "warning"]
-    await process.start(command)
-    check = f"http://{LOOPBACK}:{ports.admin}/ready"
-    await process.ready(lambda: _answers(check), timeout_seconds=_ENVOY_READY_SECONDS)
 
 
 def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

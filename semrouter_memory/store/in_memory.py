@@ -11,7 +11,20 @@ from pathlib import Path
 from semrouter_memory.databases import micros, moment
 from semrouter_memory.language import bm25
 from semrouter_memory.language.terms import search_terms
-from semrouter_memory.model import ALWAYS, EmbeddedMemory, Hit, Memory, MemoryType, Page, Period, Reach, Scope, Vector
+from semrouter_memory.model import (
+    ALWAYS,
+    ANY_MEMORY,
+    EmbeddedMemory,
+    Hit,
+    Memory,
+    MemoryFilter,
+    MemoryType,
+    Page,
+    Period,
+    Reach,
+    Scope,
+    Vector,
+)
 from semrouter_memory.store import schema
 from semrouter_memory.store.schema import Row
 
@@ -35,13 +48,14 @@ class InMemoryStore:
         limit: int,
         now: datetime,
         types: frozenset[MemoryType] | None = None,
+        memory_filter: MemoryFilter = ANY_MEMORY,
         reach: Reach = Reach.RECALL,
         observed: Period = ALWAYS,
         fresh: bool = False,  # noqa: ARG002 - every read is
         text: str = "",
     ) -> list[Hit]:
         bm25 = self._bm25(scope, text, now)
-        rows = self._active(scope, reach, types, now, observed, passages=True)
+        rows = self._active(scope, reach, types, now, observed, memory_filter=memory_filter, passages=True)
         cosines = {row["id"]: schema.cosine(vector, row["embedding"]) for row in rows}
         near = heapq.nlargest(max(limit, 0), cosines, key=cosines.__getitem__)
         named = heapq.nlargest(max(limit, 0), cosines.keys() & bm25.keys(), key=bm25.__getitem__)
@@ -69,6 +83,7 @@ class InMemoryStore:
         limit: int,
         cursor: str = "",
         types: frozenset[MemoryType] | None = None,
+        memory_filter: MemoryFilter = ANY_MEMORY,
         reach: Reach = Reach.ALL,
         observed: Period = ALWAYS,
         now: datetime | None,
@@ -77,7 +92,7 @@ class InMemoryStore:
     ) -> Page:
         after = schema.decode_cursor(cursor) if cursor else None
         latest = schema.NEVER if expires_by is None else micros(expires_by)
-        active = self._active(scope, reach, types, now, observed)
+        active = self._active(scope, reach, types, now, observed, memory_filter=memory_filter)
         rows = {schema.position_of(row): row for row in active if row["expires_at"] <= latest}
         page, further = schema.listed(rows, limit=limit, after=after, oldest_first=oldest_first)
         return Page(tuple(schema.memory_from(scope, rows[each]) for each in page), further)
@@ -138,6 +153,7 @@ class InMemoryStore:
         now: datetime | None,
         observed: Period = ALWAYS,
         *,
+        memory_filter: MemoryFilter = ANY_MEMORY,
         passages: bool = False,
     ) -> Iterator[Row]:
         time = None if now is None else micros(now)
@@ -145,5 +161,5 @@ class InMemoryStore:
         for row in self._within(scope, reach, passages=passages):
             active = time is None or (row["superseded_at"] == schema.NEVER and row["expires_at"] > time)
             is_meant = (kinds is None or row["type"] in kinds) and moment(row["observed_at"]) in observed
-            if active and is_meant:
+            if active and is_meant and schema.memory_from(scope, row) in memory_filter:
                 yield row

@@ -8,9 +8,22 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
-from semrouter_memory.model import ALWAYS, EmbeddedMemory, Hit, Memory, MemoryType, Page, Period, Reach, Scope, Vector
+from semrouter_memory.model import (
+    ALWAYS,
+    ANY_MEMORY,
+    EmbeddedMemory,
+    Hit,
+    Memory,
+    MemoryFilter,
+    MemoryType,
+    Page,
+    Period,
+    Reach,
+    Scope,
+    Vector,
+)
 from semrouter_memory.store import schema
 from semrouter_memory.store.connection import PREPARE_SECONDS, WINDOW, MilvusConnection, SearchQuery
 from semrouter_memory.store.schema import ListingPosition, Row, Selection, is_searched
@@ -19,13 +32,8 @@ from semrouter_memory.store.write_ahead import RWLock
 SCAN_BATCH = 500
 """Rows in one answer to a scan: texts of the greatest length stay below 64 MiB."""
 
-Call = Callable[[MilvusConnection], Awaitable[Any]]
-
-
-class Ask(Protocol):
-    """Makes one call of the store."""
-
-    async def __call__(self, operation: str, call: Call, *, seconds: float | None = None) -> Any: ...
+Ask = Callable[..., Awaitable[Any]]
+"""Makes one call of the store, as `MilvusCollection` does."""
 
 
 async def pages_by_key(read: Callable[[str], Awaitable[list[Row]]], *, limit: int) -> AsyncIterator[list[Row]]:
@@ -51,7 +59,7 @@ class CollectionAdmin:
         write: makes a call that changes something.
     """
 
-    def __init__(self, current: str, ask: Ask, write: Callable[[str, Call], Awaitable[Any]]) -> None:
+    def __init__(self, current: str, ask: Ask, write: Ask) -> None:
         self.current = current
         self._ask = ask
         self._write = write
@@ -133,6 +141,7 @@ class MilvusCollection(ABC):
         limit: int,
         now: datetime,
         types: frozenset[MemoryType] | None = None,
+        memory_filter: MemoryFilter = ANY_MEMORY,
         reach: Reach = Reach.RECALL,
         observed: Period = ALWAYS,
         fresh: bool = False,
@@ -141,7 +150,15 @@ class MilvusCollection(ABC):
         """Same as the port's. While Milvus Lite's file is compacted or copied, words are not searched."""
         if limit < 1 or types == frozenset():
             return []
-        selection = Selection(scope=scope, reach=reach, active_at=now, types=types, observed=observed, passages=True)
+        selection = Selection(
+            scope=scope,
+            reach=reach,
+            active_at=now,
+            types=types,
+            memory_filter=memory_filter,
+            observed=observed,
+            passages=True,
+        )
         # Searching words reads Lite's file, which is locked then.
         with self._writes.try_shared() as may_read_file:
             query = SearchQuery(
@@ -153,7 +170,7 @@ class MilvusCollection(ABC):
             )
             found = await self._ask("search", partial(MilvusConnection.search, query=query))
         hits = (Hit(schema.memory_from(scope, row), cosine, cosine) for row, cosine in found)
-        return [hit for hit in hits if is_searched(hit.memory)]
+        return [hit for hit in hits if is_searched(hit.memory) and hit.memory in memory_filter]
 
     async def get(self, scope: Scope, memory_id: str) -> Memory | None:
         selection = Selection(scope=scope, reach=Reach.ALL, ids=[memory_id])
@@ -167,6 +184,7 @@ class MilvusCollection(ABC):
         limit: int,
         cursor: str = "",
         types: frozenset[MemoryType] | None = None,
+        memory_filter: MemoryFilter = ANY_MEMORY,
         reach: Reach = Reach.ALL,
         observed: Period = ALWAYS,
         now: datetime | None,
@@ -185,13 +203,15 @@ class MilvusCollection(ABC):
             reach=reach,
             active_at=now,
             types=types,
+            memory_filter=memory_filter,
             observed=observed,
             expires_by=expires_by,
             created_until=after.created_at if after else None,
         )
         positions = map(schema.position_of, await self._read_all(selection))
         page, further = schema.listed(positions, limit=limit, after=after, oldest_first=oldest_first)
-        return Page(await self._at(scope, page), further)
+        memories = await self._at(scope, page)
+        return Page(tuple(each for each in memories if each in memory_filter), further)
 
     async def predecessors(self, scope: Scope, memory_ids: Sequence[str]) -> list[Memory]:
         found: list[Row] = []

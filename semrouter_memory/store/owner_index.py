@@ -11,7 +11,7 @@ An index never changes. A write makes another one, which shares nothing with it.
 
 import json
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -25,7 +25,18 @@ from numpy.typing import NDArray
 from semrouter_memory.databases import micros, moment
 from semrouter_memory.language import bm25
 from semrouter_memory.language.bm25 import TermIndex
-from semrouter_memory.model import EmbeddedMemory, Memory, MemoryType, Reach, Scope, Vector
+from semrouter_memory.model import (
+    ANY_MEMORY,
+    Attached,
+    EmbeddedMemory,
+    Memory,
+    MemoryFilter,
+    MemoryType,
+    Reach,
+    Scope,
+    Vector,
+    attached_to,
+)
 from semrouter_memory.store.schema import NEVER, is_searched, projects_within
 
 Label: TypeAlias = Callable[[Memory], int]
@@ -37,10 +48,13 @@ KINDS = tuple(MemoryType)
 _KIND_CODES = {kind: code for code, kind in enumerate(KINDS)}
 _KINDS_BY_NAME = {kind.value: kind for kind in KINDS}
 _ScalarT = TypeVar("_ScalarT", bound=np.generic)
+_HashableT = TypeVar("_HashableT", bound=Hashable)
 
 _BLOCK = 256
 _LARGEST = 127
 _TINY = 1e-30
+_ATTACHED_BYTES = 512
+"""Of a key and its value, as Python objects."""
 _OBJECT_BYTES = 8192
 """Size of an index's dozen Python objects, and of what the allocator adds to its arrays."""
 
@@ -53,6 +67,7 @@ class OwnerIndex:
         keys: of each memory, the hash of its id.
         expires_at: microseconds since 1970; `NEVER` for those that do not.
         projects: of each memory, the position of its project in `project_ids`.
+        attachments: of each memory, the position in `attached` of what a filter can name of it.
         factors: what an 8-bit vector is multiplied by.
         words: of the contents.
         rows: JSON arrays one after another; `row_ends` tells where each ends.
@@ -60,12 +75,15 @@ class OwnerIndex:
 
     owner: str
     project_ids: tuple[str, ...]
+    attached: tuple[Attached, ...]
     keys: NDArray[np.uint64]
     created_at: NDArray[np.int64]
     expires_at: NDArray[np.int64]
     kinds: NDArray[np.uint8]
     labels: NDArray[np.uint16]
     projects: NDArray[np.uint32]
+    attachments: NDArray[np.uint32]
+    importances: NDArray[np.float64]
     factors: NDArray[np.float32]
     vectors: NDArray[np.int8]
     words: TermIndex
@@ -80,12 +98,19 @@ class OwnerIndex:
         """What it takes of the process's memory."""
         arrays = (
             *(self.keys, self.created_at, self.expires_at, self.kinds, self.labels, self.projects),
-            *(self.factors, self.vectors, self.row_ends),
+            *(self.factors, self.vectors, self.row_ends, self.attachments, self.importances),
         )
-        names = sum(map(len, self.project_ids)) * 4
+        names = sum(map(len, self.project_ids)) * 4 + sum(len(each) for each in self.attached) * _ATTACHED_BYTES
         return sum(array.nbytes for array in arrays) + self.words.nbytes + len(self.rows) + names + _OBJECT_BYTES
 
-    def positions(self, scope: Scope, *, now: datetime, types: frozenset[MemoryType] | None) -> NDArray[np.intp]:
+    def positions(
+        self,
+        scope: Scope,
+        *,
+        now: datetime,
+        types: frozenset[MemoryType] | None,
+        memory_filter: MemoryFilter = ANY_MEMORY,
+    ) -> NDArray[np.intp]:
         shown = self.expires_at > micros(now)
         within = projects_within(scope, Reach.RECALL) or frozenset()
         inside = [project in within for project in self.project_ids]
@@ -93,7 +118,14 @@ class OwnerIndex:
             shown &= np.array(inside)[self.projects]
         if types is not None:
             shown &= np.array([kind in types for kind in KINDS])[self.kinds]
+        if memory_filter:
+            shown &= self._wanted(memory_filter)
         return np.flatnonzero(shown)
+
+    def _wanted(self, memory_filter: MemoryFilter) -> NDArray[np.bool_]:
+        has_all = np.array([memory_filter.conditions <= each for each in self.attached], dtype=np.bool_)
+        wanted: NDArray[np.bool_] = has_all[self.attachments] & (self.importances >= memory_filter.min_importance)
+        return wanted
 
     def similarities(self, vector: Vector) -> NDArray[np.float32]:
         found = np.empty(len(self), dtype=np.float32)
@@ -148,11 +180,14 @@ class OwnerIndex:
             return joined
 
         project_ids, codes = _joined_codes(self.project_ids, other.project_ids)
+        attached, attached_codes = _joined_codes(self.attached, other.attached)
         rows, row_ends = _rows_at(origins, self, other)
         return OwnerIndex(
             owner=self.owner,
             project_ids=project_ids,
             projects=np.concatenate((self.projects, codes[other.projects]))[origins],
+            attached=attached,
+            attachments=np.concatenate((self.attachments, attached_codes[other.attachments]))[origins],
             words=self.words.changed(moved, [row.memory.searched for row in added], positions),
             rows=rows,
             row_ends=row_ends,
@@ -181,7 +216,7 @@ class OwnerIndex:
         return row
 
 
-_PLAIN_COLUMNS = ("keys", "created_at", "expires_at", "kinds", "labels", "factors", "vectors")
+_PLAIN_COLUMNS = ("keys", "created_at", "expires_at", "kinds", "labels", "importances", "factors", "vectors")
 
 
 def unlabelled(_: Memory) -> int:
@@ -193,12 +228,12 @@ def build_index(owner: str, rows: Sequence[EmbeddedMemory], *, label: Label = un
     """The index of these active memories of one owner."""
     rows = sorted(rows, key=_order)
     memories = [row.memory for row in rows]
-    project_ids = tuple(dict.fromkeys(memory.scope.project_id for memory in memories))
-    codes = {project_id: code for code, project_id in enumerate(project_ids)}
+    project_ids, projects = _coded([memory.scope.project_id for memory in memories])
+    attached, attachments = _coded([attached_to(memory.metadata) for memory in memories])
     vectors, factors = _quantised(rows)
     encoded = [_row_of(memory) for memory in memories]
 
-    def column(values: Iterable[int], kind: type[_ScalarT]) -> NDArray[_ScalarT]:
+    def column(values: Iterable[float], kind: type[_ScalarT]) -> NDArray[_ScalarT]:
         return np.fromiter(values, kind, len(memories))
 
     return OwnerIndex(
@@ -209,7 +244,10 @@ def build_index(owner: str, rows: Sequence[EmbeddedMemory], *, label: Label = un
         expires_at=column((_expiry(memory) for memory in memories), np.int64),
         kinds=column((_KIND_CODES[memory.type] for memory in memories), np.uint8),
         labels=column(map(label, memories), np.uint16),
-        projects=column((codes[memory.scope.project_id] for memory in memories), np.uint32),
+        projects=projects,
+        attached=attached,
+        attachments=attachments,
+        importances=column((memory.importance for memory in memories), np.float64),
         factors=factors,
         vectors=vectors,
         words=bm25.build([memory.searched for memory in memories]),
@@ -235,10 +273,19 @@ def _expiry(memory: Memory) -> int:
     return NEVER if memory.expires_at is None else micros(memory.expires_at)
 
 
-def _joined_codes(ours: tuple[str, ...], others: tuple[str, ...]) -> tuple[tuple[str, ...], NDArray[np.uint32]]:
+def _coded(values: Sequence[_HashableT]) -> tuple[tuple[_HashableT, ...], NDArray[np.uint32]]:
+    """The different values, and of each value its position among them."""
+    different = tuple(dict.fromkeys(values))
+    codes = {value: code for code, value in enumerate(different)}
+    return different, np.fromiter((codes[value] for value in values), np.uint32, len(values))
+
+
+def _joined_codes(
+    ours: tuple[_HashableT, ...], others: tuple[_HashableT, ...]
+) -> tuple[tuple[_HashableT, ...], NDArray[np.uint32]]:
     """Both lists as one, and of each of the others its position in it."""
     joined = tuple(dict.fromkeys((*ours, *others)))
-    codes = {project_id: code for code, project_id in enumerate(joined)}
+    codes = {value: code for code, value in enumerate(joined)}
     return joined, np.array([codes[each] for each in others], dtype=np.uint32)
 
 

@@ -26,7 +26,20 @@ import orjson
 from semrouter_memory.databases import micros, moment
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.language.terms import search_terms
-from semrouter_memory.model import ALWAYS, EmbeddedMemory, Memory, MemoryType, Period, Reach, Scope, Vector
+from semrouter_memory.model import (
+    ALWAYS,
+    ANY_MEMORY,
+    EmbeddedMemory,
+    Memory,
+    MemoryFilter,
+    MemoryType,
+    Period,
+    Reach,
+    Scope,
+    Vector,
+    filterable,
+)
+from semrouter_memory.model.filters import NO_TEXT
 
 Row: TypeAlias = dict[str, Any]
 """A row as Milvus takes and gives it: column name -> value."""
@@ -146,6 +159,7 @@ class Selection:
     Attributes:
         active_at: only rows that are neither superseded nor expired then; None: all of them.
         types: None: of every type. An empty set selects nothing and is for the caller to notice.
+        memory_filter: the rows found may be more than those wanted: a text and a number that read the same are both found.
         observed: only memories of what was said in this period.
         expires_by: only rows that expire then or before.
         ids: only memories with these ids; None: whatever their id.
@@ -159,6 +173,7 @@ class Selection:
     passages: bool = False
     active_at: datetime | None = None
     types: frozenset[MemoryType] | None = None
+    memory_filter: MemoryFilter = ANY_MEMORY
     observed: Period = ALWAYS
     expires_by: datetime | None = None
     ids: Sequence[str] | None = None
@@ -192,6 +207,7 @@ def filter_expression(selection: Selection, *, after_key: str = "") -> str:
         terms.append(f"expires_at > {micros(selection.active_at)}")
     if (types := _types_of(selection)) is not None:
         terms.append(_one_of("type", types))
+    terms += _wanted(selection.memory_filter)
     terms += _times_of(selection)
     if selection.ids is not None:
         named = _one_of("id", (primary_key(selection.scope, memory_id) for memory_id in selection.ids))
@@ -202,6 +218,16 @@ def filter_expression(selection: Selection, *, after_key: str = "") -> str:
     if after_key:
         terms.append(_after(after_key))
     return " and ".join(terms)
+
+
+def _wanted(memory_filter: MemoryFilter) -> Iterator[str]:
+    """A value may be stored as a text, a number or a boolean."""
+    for key, text in sorted(memory_filter.conditions):
+        column = f"metadata[{_plain_literal(key)}]"
+        plain = f" or {column} == {text}" if NO_TEXT.fullmatch(text) else ""
+        yield f"({column} == {_plain_literal(text)}{plain})"
+    if memory_filter.min_importance > 0:
+        yield f"importance >= {memory_filter.min_importance!r}"
 
 
 def _times_of(selection: Selection) -> Iterator[str]:
@@ -256,6 +282,13 @@ def _one_of(column: str, values: Iterable[str]) -> str:
 def _literal(value: str) -> str:
     """A string literal; `value` is ASCII by now, escaping it is the second line of defence."""
     return json.dumps(value)
+
+
+def _plain_literal(text: str) -> str:
+    """Same, of a text as it is stored, in any script. What could end or bend the literal was refused: this is the second check."""
+    if filterable(text) != text:
+        raise InvalidRequestError("cannot be searched for", field="filter")
+    return f'"{text}"'
 
 
 # -- words -------------------------------------------------------------------------------------------------------------

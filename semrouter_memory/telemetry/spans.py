@@ -349,7 +349,6 @@ class TracedChatModel:
         return self._model.retry_after
 
     async def complete(self, messages: Sequence[ChatMessage]) -> str:
-        """Same as the model's own."""
         span = self._tracer.start_span(f"chat {self.name}", _parent_of_call(), SpanKind.CLIENT, self._attributes)
         try:
             return await self._model.complete(messages)

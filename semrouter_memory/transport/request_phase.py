@@ -123,7 +123,7 @@ class RequestPhase:
             else:
                 result = await self._recaller.recall(request, deadline, timer)
             if explanation is not None:
-                await self._recaller.explain_types(request, explanation)
+                await self._recaller.explain_left_out(request, explanation)
         except Exception as error:  # noqa: BLE001 - no bug of ours may cost a request
             self._observer.observe(ExchangeFailed(error))
             result = RecallResult(reason=Reason.INTERNAL)

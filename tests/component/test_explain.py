@@ -163,6 +163,8 @@ async def test_each_candidate_has_its_reason(known: Recalling) -> None:
     assert found["User's dog is called Rex"] == Verdict.BELOW_THRESHOLD
     assert Verdict.OVER_LIMIT in verdicts(await explained(known, threshold=-1, limit=1)).values()
     assert verdicts(await explained(known, types=["procedural"]))[BUDGET] == Verdict.FORBIDDEN_TYPE
+    assert verdicts(await explained(known, filter="category=work"))[BUDGET] == Verdict.FILTERED
+    assert verdicts(await explained(known, filter="min_importance=0.6"))[BUDGET] == Verdict.FILTERED
 
 
 async def test_a_block_that_is_full_and_a_deleted_memory_are_named(embedder: Embedder) -> None:

@@ -335,6 +335,15 @@ async def test_quotes_and_statements_can_be_listed_by_themselves(house: House) -
             assert [each["id"] for each in listed] == [memory.id]
 
 
+async def test_a_listing_is_of_one_source_where_one_is_asked_for(house: House) -> None:
+    async with house.user("alice") as alice:
+        await alice.post("/v1/memory", json={"content": "I like tea"})
+        await alice.post("/v1/memory/import", content='{"content": "I like jam"}')
+        for source, expected in (("api", ["I like tea"]), ("import", ["I like jam"]), ("conversation", [])):
+            listed = (await alice.get("/v1/memory", params={"source": source})).json()["data"]
+            assert [each["content"] for each in listed] == expected
+
+
 async def test_searching_by_type_and_project(house: House) -> None:
     await house.remember("alice", "tea one")
     await house.remember("alice", "tea two", type=MemoryType.EPISODIC)
@@ -1236,3 +1245,72 @@ async def test_parts_that_are_not_stored(house: House, body: dict[str, Any], par
         line = await alice.post("/v1/memory/import", content=json.dumps(body).encode())
         assert line.json()["refused"] == 1
         assert (await alice.get("/v1/memory")).json()["data"] == []
+
+
+# -- categories and filters --------------------------------------------------------------------------------------------
+
+
+async def test_a_category_is_set_changed_exported_and_filtered_by(house: House) -> None:
+    async with house.user("alice") as alice:
+        body = {"content": "User runs the billing service", "category": " work ", "metadata": {"team": "core"}}
+        stored = (await alice.post("/v1/memory", json=body)).json()
+        await alice.post("/v1/memory", json={"content": "User keeps bees", "metadata": {"category": "hobby"}})
+        await alice.post("/v1/memory", json={"content": "User lives in Rome", "importance": 0.9})
+        assert (stored["category"], stored["metadata"]) == ("work", {"team": "core", "category": "work"})
+
+        async def found(wanted: str) -> list[set[str]]:
+            listed = await alice.get("/v1/memory", params={"filter": wanted})
+            searched = await alice.post("/v1/memory/search", json={"query": "User", "filter": wanted})
+            return [{each["content"] for each in answer.json()["data"]} for answer in (listed, searched)]
+
+        assert await found("category=work") == [{"User runs the billing service"}] * 2
+        assert await found("metadata.team=core,category=work") == [{"User runs the billing service"}] * 2
+        assert await found("category=hobby") == [{"User keeps bees"}] * 2
+        assert await found("min_importance=0.6") == [{"User lives in Rome"}] * 2
+        assert await found("category=work,min_importance=0.6") == [set()] * 2
+
+        exported = (await alice.get("/v1/memory/export")).text
+        one = f"/v1/memory/{stored['id']}"
+        assert (await alice.patch(one, json={"content": "User ran it"})).json()["category"] == "work"
+        assert (await alice.patch(one, json={"category": "past"})).json()["metadata"]["category"] == "past"
+        assert (await alice.patch(one, json={"metadata": {"team": None}})).json()["category"] == "past"
+        changed = (await alice.patch(one, json={"category": ""})).json()
+        assert (changed["category"], changed["metadata"]) == ("", {})
+        await alice.delete("/v1/memory", params={"user_id": "alice"})
+        lines = exported.encode() + b'{"content": "User sings", "category": "hobby"}'
+        assert (await alice.post("/v1/memory/import", content=lines)).json()["imported"] == 4
+        assert await found("category=hobby") == [{"User keeps bees", "User sings"}] * 2
+        assert await found("category=work") == [{"User runs the billing service"}] * 2
+
+
+async def test_a_new_value_keeps_the_category_of_the_newest_that_it_replaces(house: House) -> None:
+    async with house.user("alice") as alice:
+        for place, category in (("Kiel", "home"), ("Rome", ""), ("Oslo", "away"), ("Bern", "")):
+            body = {"content": f"User lives in {place}", "category": category}
+            stored = (await alice.post("/v1/memory", json=body)).json()
+            assert stored["category"] == (category or {"Rome": "home", "Bern": "away"}[place])
+
+
+@pytest.mark.parametrize("wrong", ['a"b', "a\\b", "{a}", "a\nb", "x" * 129, 7, None, ["work"]])
+async def test_a_category_that_no_filter_could_name_is_refused(house: House, wrong: Any) -> None:
+    memory = await house.remember("alice", "User is in Rome")
+    async with house.user("alice") as alice:
+        for answer in (
+            await alice.post("/v1/memory", json={"content": "x", "category": wrong}),
+            await alice.patch(f"/v1/memory/{memory.id}", json={"category": wrong}),
+        ):
+            assert (answer.status_code, error_of(answer)["param"]) == (400, "category")
+
+
+@pytest.mark.parametrize(
+    "wrong", ["wörk", "zzz=core", 'category=a"b', "metadata.form=quote", "min_importance=2", "x" * 2_001]
+)
+async def test_a_filter_that_cannot_be_read_is_refused_with_what_to_write(house: House, wrong: str) -> None:
+    async with house.user("alice") as alice:
+        for answer in (
+            await alice.get("/v1/memory", params={"filter": wrong}),
+            await alice.post("/v1/memory/search", json={"query": "x", "filter": wrong}),
+            await alice.post("/v1/memory/search", json={"query": "x", "filter": wrong, "as": "recall"}),
+        ):
+            assert (answer.status_code, error_of(answer)["param"]) == (400, "filter")
+            assert wrong not in answer.text

@@ -129,6 +129,15 @@ async def test_an_episode_is_recalled_apart_from_statements(ports: Ports) -> Non
     assert {name: found[name] for name in parts} == parts
 
 
+async def test_a_model_may_sort_by_categories(ports: Ports) -> None:
+    async with connected(ports.user_url + PATH) as client:
+        await done(client, "remember", content="User runs the billing service", category="work")
+        await done(client, "remember", content="User keeps bees")
+        for tool, arguments in (("list_memories", {}), ("recall", {"query": "User"})):
+            (found,) = (await done(client, tool, **arguments, filter="category=work"))["memories"]
+            assert (found["content"], found["category"]) == ("User runs the billing service", "work")
+
+
 async def test_a_page_leads_to_the_next(ports: Ports) -> None:
     async with connected(ports.user_url + PATH) as client:
         for day in range(3):
@@ -152,6 +161,9 @@ async def test_a_page_leads_to_the_next(ports: Ports) -> None:
         ("recall", {"query": "tea", "since": "2026-03-02", "until": "2026-03-01"}, ["until: must be later"]),
         ("recall", {"query": "tea", "project_id": "a\nb"}, ["project_id is too long or not printable"]),
         ("recall", {"query": "tea", "user_id": "bob"}, ["user_id: unknown argument", "It takes: query, limit"]),
+        ("recall", {"query": "tea", "filter": "tea"}, ["filter: is written like", "category=work"]),
+        ("list_memories", {"filter": "colour=red"}, ["filter: has a name besides", "metadata.KEY"]),
+        ("remember", {"content": "tea", "category": 'a"b'}, ["category: must be printable"]),
         ("remember", {"content": "User's password is hunter2-XKCD"}, ["content seems to hold a password"]),
         ("remember", {"content": "x" * 501}, ["content is longer than 500 characters"]),
         ("remember", {"content": ["tea"]}, ["content: ", "string"]),

@@ -93,6 +93,24 @@ async def test_what_recall_would_do_is_explained(run: Run) -> None:
     assert (await run("receipts")).exit_code == 0
 
 
+async def test_memories_are_filtered_by_category_metadata_and_importance(run: Run) -> None:
+    await added(run, "User deploys with make ship", "--category", "work", "--metadata", '{"team": "core"}')
+    bees = await added(run, "User keeps bees", "--importance", "0.9")
+    for command in (["list"], ["search", "User"]):
+        found = [
+            (await run(*command, "--filter", wanted)).output
+            for wanted in ("category=work,metadata.team=core", "min_importance=0.6")
+        ]
+        assert ["make ship" in each for each in found] == [True, False]
+        assert ["keeps bees" in each for each in found] == [False, True]
+    told = await run("explain", "Do I keep bees?", "--threshold", "-1", "--filter", "category=work", "--json")
+    assert {each["id"]: each["verdict"] for each in json.loads(told.stdout)["data"]}[bees] == "filtered"
+    assert json.loads((await run("update", bees, "--category", "hobby")).stdout)["category"] == "hobby"
+    assert json.loads((await run("update", bees, "--category", "")).stdout)["category"] == ""
+    refused = await run("list", "--filter", "work")
+    assert "category=work" in str(refused.exception)
+
+
 async def test_remembering_is_paused_and_resumed(run: Run) -> None:
     assert (await run("pause")).output.startswith("paused since 20")
     assert json.loads((await run("settings")).stdout)["paused"] is True

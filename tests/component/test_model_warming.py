@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from semrouter_memory.app.models import ExternalModels
+from semrouter_memory.app.adapters import ExternalModels
 from semrouter_memory.app.sidecar import App
 from semrouter_memory.config import Config
 from semrouter_memory.llm import warming
@@ -16,7 +16,7 @@ from tests.component.test_app import settings
 _FIRST_CALL = """
 import asyncio, sys
 from contextlib import AsyncExitStack
-from semrouter_memory.app.models import ExternalModels
+from semrouter_memory.app.adapters import ExternalModels
 from semrouter_memory.config import MemoryConfig
 from semrouter_memory.model import ChatMessage
 from semrouter_memory.telemetry.metrics import Metrics

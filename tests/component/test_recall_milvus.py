@@ -21,10 +21,12 @@ from semrouter_memory.model import (
     OtherOwner,
     OwnerKind,
     Reach,
+    Reason,
     RecallResult,
     Role,
     Scope,
     Vector,
+    parse_filter,
 )
 from semrouter_memory.ports import Embedder
 from semrouter_memory.recall.render import DOCUMENTS_NOTICE
@@ -345,3 +347,41 @@ async def test_a_users_own_documents_are_found_by_their_requests_alone(pair: Pai
     assert documents is not None
     assert (await documents.page(ALICE, limit=10, now=None)).memories == ()
     assert len((await documents.page(_ACME, limit=10, now=None)).memories) == 2
+
+
+async def test_a_filter_holds_at_hand_as_in_milvus_for_everybodys_memories(pair: Pair) -> None:
+    city, agent = "Where do I live?", Scope("guide", kind=OwnerKind.AGENT)
+    await pair.near.remember("User lives in Berlin", metadata={"category": "home", "team": "core"}, importance=0.9)
+    await pair.near.remember("User lives in Oslo", metadata={"category": "work"})
+    await pair.near.remember("User lives in Rome")
+    await pair.near.remember("All live in Kiel", scope=agent, metadata={"category": "work"})
+    await pair.near.remember("All live in Bern", scope=agent)
+    others = (OtherOwner(agent, 3, 1.0),)
+
+    async def given(condition: str) -> set[str]:
+        wanted = parse_filter(condition)
+        near, far = [
+            await one.given(city, others=others, memory_filter=wanted, threshold=-1.0) for one in (pair.near, pair.far)
+        ]
+        assert sorted(near) == sorted(far)
+        return {each.rpartition(" ")[2] for each in near}
+
+    assert await given("") == {"Berlin", "Oslo", "Rome", "Kiel", "Bern"}
+    assert await given("category=work") == {"Oslo", "Kiel"}
+    assert await given("category=home") == {"Berlin"}
+    assert await given("min_importance=0.6") == {"Berlin"}
+    assert await given("metadata.team=core,category=home,min_importance=0.9") == {"Berlin"}
+    assert await given("metadata.team=core,category=work") == set()
+    assert (await pair.near.ask(city, memory_filter=parse_filter("category=none"))).reason is Reason.NO_MEMORIES
+
+
+async def test_a_long_memory_is_found_by_its_category_too(pair: Pair) -> None:
+    service = pair.near.service()
+    words = " ".join(f"Detail {number} of the plan is {number * 7} metres of rope." for number in range(60))
+    body = StoreRequest(content=f"{words} The climb begins at Ardvorlich.", category="sport")
+    stored = await service.store(ALICE, body)
+    for condition, expected in (("category=sport", [stored.id]), ("category=work", [])):
+        wanted = parse_filter(condition)
+        for one in (pair.near, pair.far):
+            result = await one.ask("Where does the climb begin?", memory_filter=wanted, threshold=-1.0)
+            assert [hit.memory.id for hit in result.hits][:1] == expected

@@ -12,7 +12,7 @@ from semrouter_memory.errors import TurnLogError
 from semrouter_memory.model import Reach, Scope, Tombstone
 from tests.contract.turn_logs import ALICE, START, a_turn
 from tests.redis_server import RedisServer
-from tests.replicas import Installation, Replica, until
+from tests.replicas import Installation, Replica, leave_the_spool_soon, until
 
 
 @pytest.fixture
@@ -27,6 +27,7 @@ def files_of(replica: Replica) -> bytes:
 async def test_under_steady_traffic_the_first_turns_leave_all_the_same(shared: Installation) -> None:
     numbers = count()
     async with shared.replica() as replica:
+        leave_the_spool_soon(replica.log)
         replica.log.append(a_turn("the first", request="first"), remember=False)
 
         async def first_is_gone_while_others_come() -> bool:
@@ -45,6 +46,7 @@ async def test_a_compaction_takes_along_what_was_deleted_through_another_replica
 ) -> None:
     """It has arrived, and is kept in the spool for the case that Redis loses it."""
     async with shared.replica() as one, shared.replica("two") as two:
+        leave_the_spool_soon(two.log)
         two.log.append(a_turn("a xylophone"), remember=False)
         await two.log.forward()
         await one.log.tombstone(Tombstone(scope=ALICE, at=START, reach=Reach.ALL))

@@ -20,7 +20,7 @@ from semrouter_memory.turn_log.redis import forwarder
 from semrouter_memory.turn_log.redis.log import RedisTurnLog
 from tests.contract.turn_logs import ALICE, BOB, START, a_turn, append, claimed
 from tests.redis_server import RedisServer
-from tests.replicas import Installation, until
+from tests.replicas import Installation, leave_the_spool_soon, until
 
 
 @pytest.fixture
@@ -238,6 +238,7 @@ class TestShippingOnce:
 
     async def test_what_has_arrived_leaves_the_spool_after_a_while(self, shared: Installation) -> None:
         async with shared.replica() as replica:
+            leave_the_spool_soon(replica.log)
             replica.log.append(a_turn("a xylophone"), remember=False)
             await until(lambda: has_arrived(replica.log, 1))
             await until(partial(spool_is_empty, replica.spool))
@@ -343,6 +344,8 @@ class TestForgetting:
         eve = Scope(f"{secret}-eve", f"{secret}-project")
         server = own_redis_server
         async with installation.replica(started=False) as replica, installation.replica("two", started=False) as two:
+            for each in (replica, two):
+                leave_the_spool_soon(each.log)
             for number in range(40):
                 named = f"{secret} {number}"
                 turn = a_turn(

@@ -12,9 +12,9 @@ import pytest
 from semrouter_memory.config import RetainConfig
 from semrouter_memory.databases.redis_connection import RedisConnection
 from semrouter_memory.model import MemoryType, SessionHints, SessionKey, ToolUse, Turn, TurnTotals
+from semrouter_memory.retain.failures import RetainParts
 from semrouter_memory.retain.pipeline import Retainer
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
-from semrouter_memory.retain.steps import RetainParts
 from semrouter_memory.state.in_process import InProcessOwnerLocks
 from semrouter_memory.turn_log.redis.log import RedisTurnLog
 from tests.hashed import HashedEmbedder

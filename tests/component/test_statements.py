@@ -9,17 +9,16 @@ from pathlib import Path
 import pytest
 
 from semrouter_memory.app import pipelines
-from semrouter_memory.app.adapters import Adapters
+from semrouter_memory.app.adapters import Adapters, ExternalModels
 from semrouter_memory.app.management import new_memory_id
-from semrouter_memory.app.models import ExternalModels
 from semrouter_memory.config import Config, EmbeddingConfig, ManagementConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.evaluation.retrieval_run import request_of
-from semrouter_memory.evaluation.running import PlayClock, models_of, throwaway_adapters, work
+from semrouter_memory.evaluation.running import Learner, PlayClock, models_of, throwaway_adapters
 from semrouter_memory.manage.importing import Imported
 from semrouter_memory.manage.portable import export_line
 from semrouter_memory.manage.schemas import StoreRequest
-from semrouter_memory.model import ChatMessage, Memory, MemoryType, Reach, Scope, SessionHints, SessionKey, Turn
+from semrouter_memory.model import ChatMessage, Memory, MemoryType, Reach, Scope, SessionHints, Turn
 from semrouter_memory.retain.redact import redact
 from tests.memory_service import memory_service
 
@@ -52,9 +51,8 @@ class Installation:
             models.of_role = lambda role: model if role == "memory_extraction" else None  # type: ignore[method-assign]
         self._memory = memory
         self._adapters, self._clock = adapters, clock
-        self._woken: list[SessionKey] = []
         self.user = ALICE
-        self._retainer = pipelines.retainer(memory, adapters, models, wake=self._woken.append)
+        self._learner = Learner(memory, adapters, models)
         self._recaller = pipelines.request_phase(memory, adapters, models)
         self.service = memory_service(
             store=adapters.store, writer=adapters.writer, embedder=adapters.embedder, turn_log=adapters.turn_log,
@@ -63,13 +61,12 @@ class Installation:
 
     async def say(self, text: str, *, session: str, answer: str = "Noted.") -> None:
         self._clock.time += timedelta(hours=1)
-        self._retainer.intake.accept(
+        await self._learner.turn(
             Turn(
                 scope=self.user, hints=SessionHints(explicit=session), user_texts=(text,), assistant_text=answer,
                 observed_at=self._clock.now(), request_id=f"{self.user.owner}-{self._clock.now()}",
             )
         )  # fmt: skip
-        await work(self._retainer, self._woken)
 
     async def ask(self, question: str) -> str:
         self._clock.time += timedelta(days=1)

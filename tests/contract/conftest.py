@@ -14,6 +14,7 @@ from semrouter_memory.turn_log.redis.log import RedisTurnLog
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 from tests.contract.turn_logs import SteppedClock, WholeTurnLog
 from tests.redis_server import RedisServer
+from tests.replicas import leave_the_spool_soon
 
 
 @pytest.fixture
@@ -43,6 +44,7 @@ async def turn_log(request: pytest.FixtureRequest, clock: SteppedClock, tmp_path
         on_error=_never,
         max_turn_chars=1000,
     )
+    leave_the_spool_soon(shared)
     # Not started: the suites ship when they append. This makes it learn the installation's key.
     await shared.pending()
     yield shared

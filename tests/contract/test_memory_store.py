@@ -15,7 +15,17 @@ import pytest_asyncio
 
 from semrouter_memory.config import MilvusConfig
 from semrouter_memory.errors import InvalidRequestError
-from semrouter_memory.model import ALWAYS, PASSAGE_COUNT, EmbeddedMemory, Memory, MemoryType, Period, Reach, Scope
+from semrouter_memory.model import (
+    ALWAYS,
+    PASSAGE_COUNT,
+    EmbeddedMemory,
+    Memory,
+    MemoryType,
+    Period,
+    Reach,
+    Scope,
+    parse_filter,
+)
 from semrouter_memory.ports import MemoryReader, MemoryWriter
 from semrouter_memory.store import milvus_collection
 from semrouter_memory.store.in_memory import InMemoryStore
@@ -407,6 +417,49 @@ async def test_a_period_selects_by_when_it_was_said(
         await write(store, replace(one, observed_at=NOW + timedelta(days=day)))
     hits = await store.search(user, vector(0), limit=10, now=NOW, observed=period, fresh=True, text="first")
     page = await store.page(user, limit=10, now=NOW, observed=period)
+    assert {hit.memory.content for hit in hits} == expected
+    assert {one.content for one in page.memories} == expected
+
+
+ATTACHED: dict[str, Any] = {
+    "text": "3",
+    "number": 3,
+    "fraction": 3.5,
+    "pointed": "3.0",
+    "true": True,
+    "said": "true",
+    "chinese": "工作",
+    "quoted": "it's",
+    "list": ["3"],
+    "null": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("metadata.k=3", {"text", "number"}),
+        ("metadata.k=3.0", {"pointed"}),
+        ("metadata.k=3.5", {"fraction"}),
+        ("metadata.k=true", {"true", "said"}),
+        ("metadata.k=工作", {"chinese"}),
+        ("metadata.k=it's", {"quoted"}),
+        ("metadata.k=3,min_importance=0.5", {"number"}),
+        ("min_importance=0.5", {"number", "pointed", "said", "quoted", "null"}),
+        ("metadata.k=1", set[str]()),
+        ("metadata.other=3", set[str]()),
+        ("metadata.k=3,metadata.other=3", set[str]()),
+    ],
+)
+async def test_a_filter_selects_by_metadata_and_importance(
+    store: Store, user: Scope, condition: str, expected: set[str]
+) -> None:
+    for number, (content, value) in enumerate(ATTACHED.items()):
+        one = memory(user, f"mem_{content}", content=content, metadata={"k": value, "page": number})
+        await write(store, replace(one, importance=0.7 if number % 2 else 0.3))
+    wanted = parse_filter(condition)
+    hits = await store.search(user, vector(0), limit=20, now=NOW, memory_filter=wanted, fresh=True)
+    page = await store.page(user, limit=20, now=NOW, memory_filter=wanted)
     assert {hit.memory.content for hit in hits} == expected
     assert {one.content for one in page.memories} == expected
 

@@ -7,14 +7,16 @@ import hmac
 import json
 import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 import pytest_asyncio
+import yaml
 
-from .client import APIS, CHAT, RESPONSES, asking, behaving, streamed_without_envoy, streaming, told
+from .client import APIS, CHAT, RESPONSES, asking, behaving, sent_by_llm, streaming, told
 from .conftest import ALICE, BOB, Installation, eventually, installed, patient
 from .operator import ENVIRONMENT, operator
 
@@ -188,7 +190,7 @@ async def test_failures_of_the_server_reach_the_client_and_nobodys_memory(
 async def test_streams_arrive_as_they_were_sent(on: Installation, path: str, how: dict[str, Any]) -> None:
     async with streaming(on, path, "Hello?", **how) as pieces:
         arrived = b"".join([piece.data async for piece in pieces])
-    assert arrived == b"".join(await streamed_without_envoy(on, path, "Hello?", **how))
+    assert arrived == await sent_by_llm(on, path, "Hello?", **how)
 
 
 async def test_other_paths_pass(on: Installation) -> None:
@@ -243,7 +245,12 @@ async def jwt_chain(tmp_path_factory: pytest.TempPathFactory, model_directory: P
     keys.write_text(json.dumps({"keys": [{"kty": "oct", "alg": "HS256", "k": encoded(_KEY)}]}), encoding="utf-8")
 
     def own_keys(config: dict[str, Any]) -> None:
-        filters(config)["envoy.filters.http.jwt_authn"]["providers"]["users"]["local_jwks"] = {"filename": str(keys)}
+        authentication = filters(config)["envoy.filters.http.jwt_authn"]
+        for_browsers = _documented()
+        authentication["providers"] |= for_browsers["providers"]
+        authentication["rules"] = for_browsers["rules"]
+        for provider in authentication["providers"].values():
+            provider["local_jwks"] = {"filename": str(keys)}
 
     async with installed(
         directory,
@@ -287,6 +294,45 @@ async def test_a_claim_overwrites_a_forged_header(jwt_chain: Installation) -> No
         (await http.post("/v1/memory", json={"content": "User's budget for the trip is $10,000"})).raise_for_status()
     async with jwt_chain.http(token("bob"), headers={"x-authz-user-id": "alice"}) as http:
         assert "$10,000" not in (await http.post(CHAT, content=asking(CHAT, ASKED))).text
+        assert (await http.get("/v1/memory")).json()["data"] == []
+
+
+# -- browsers ----------------------------------------------------------------------------------------------------------
+
+_CONSOLE = "/v1/memory/console"
+
+
+def _documented() -> Any:
+    """What the documentation of the console adds to the chain."""
+    page = (Path(__file__).parents[2] / "docs" / "console.md").read_text(encoding="utf-8")
+    return yaml.safe_load(page.partition("```yaml\n")[2].partition("```")[0])
+
+
+@asynccontextmanager
+async def _browser(on: Installation, user: str, **headers: str) -> AsyncIterator[httpx.AsyncClient]:
+    async with on.http(headers={"cookie": f"BearerToken={token(user)}", **headers}) as http:
+        http.headers.pop("authorization")
+        yield http
+
+
+async def test_a_browser_with_a_cookie_opens_the_console_and_reaches_the_memories_of_its_user(
+    jwt_chain: Installation,
+) -> None:
+    async with _browser(jwt_chain, "grace", **{"sec-fetch-site": "same-origin"}) as http:
+        assert "<title>Memory</title>" in (await http.get(_CONSOLE)).text
+        assert (await http.get(f"{_CONSOLE}/console.js")).headers["content-type"].startswith("text/javascript")
+        assert (await http.get(f"{_CONSOLE}/viewer")).json() == {"owner": "user:grace"}
+        assert (await http.post("/v1/memory", json={"content": "User likes tea"})).status_code == 201
+        http.headers.pop("cookie")
+        assert (await http.get(_CONSOLE)).status_code == 401
+
+
+async def test_a_page_of_another_site_does_nothing_with_that_cookie(jwt_chain: Installation) -> None:
+    """Neither to the memories nor, in words that would be remembered, to the model."""
+    async with _browser(jwt_chain, "heidi", **{"sec-fetch-site": "cross-site"}) as http:
+        assert (await http.post("/v1/memory", json={"content": "User likes spam"})).status_code == 403
+        assert (await http.delete("/v1/memory?user_id=heidi")).status_code == 403
+        assert (await http.post(CHAT, content=asking(CHAT, TOLD))).status_code == 401
         assert (await http.get("/v1/memory")).json()["data"] == []
 
 

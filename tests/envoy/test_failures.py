@@ -24,8 +24,8 @@ from .client import (
     asking,
     behaving,
     gaps,
+    sent_by_llm,
     streamed,
-    streamed_without_envoy,
     streaming,
     told,
     under_way,
@@ -115,8 +115,7 @@ async def test_without_a_sidecar_everything_but_memory_works(chain: Installation
     for path in APIS:
         await promptly(partial(ask, chain, path, ASKED), within=SLACK_SECONDS)
         pieces = await promptly(partial(streamed, chain, path, ASKED), within=SLACK_SECONDS)
-        sent = await streamed_without_envoy(chain, path, ASKED)
-        assert b"".join(piece.data for piece in pieces) == b"".join(sent)
+        assert b"".join(piece.data for piece in pieces) == await sent_by_llm(chain, path, ASKED)
     await ask(chain, CHAT, "z" * (10 << 20))
     await chain.stack.start_sidecar()
     await recalls_again(chain)
@@ -133,8 +132,7 @@ async def test_killed_in_the_middle_of_an_answer(chain: Installation, path: str)
         seen = await first(pieces, 4)
         await kill(chain)
         seen += [piece async for piece in pieces]
-    sent = await streamed_without_envoy(chain, path, "Hello?", **LONG)
-    assert b"".join(piece.data for piece in seen) == b"".join(sent)
+    assert b"".join(piece.data for piece in seen) == await sent_by_llm(chain, path, "Hello?", **LONG)
     assert max(gaps(seen)) < DELAY_SECONDS + STALL_SECONDS
 
 
@@ -145,7 +143,7 @@ async def test_killed_while_many_streams_run(chain: Installation) -> None:
     await under_way(chain, len(paths) // 2)
     await kill(chain)
     answers = await asyncio.gather(*reading)
-    sent = {path: b"".join(await streamed_without_envoy(chain, path, "Hello?", **LONG)) for path in APIS}
+    sent = {path: await sent_by_llm(chain, path, "Hello?", **LONG) for path in APIS}
     assert [b"".join(piece.data for piece in answer) for answer in answers] == [sent[path] for path in paths]
 
 

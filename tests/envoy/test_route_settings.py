@@ -27,6 +27,7 @@ ROUTES = {
     "mistyped": {"x-memory-limit": "many", "x-memory-types": "facts"},
     "agents": {"x-memory-tool-result-tokens": "300"},
     "words": {"x-memory-strategy": "keywords", "x-memory-render": "xml", "x-memory-auto-store": "false"},
+    "asia": {"x-memory-filter": "category=travel,metadata.region=asia"},
     "misnamed": {"x-memory-autostore": "false"},
 }
 FACTS = [
@@ -66,7 +67,8 @@ async def on(tmp_path_factory: pytest.TempPathFactory, model_directory: Path) ->
     async with installed(tmp_path_factory.mktemp("routes"), model_directory, edit_envoy=with_routes) as installation:
         async with installation.http() as http:
             for content, kind in FACTS:
-                (await http.post("/v1/memory", json={"content": content, "type": kind})).raise_for_status()
+                attached = {"category": "travel", "metadata": {"region": "asia" if "Japan" in content else "other"}}
+                (await http.post("/v1/memory", json={"content": content, "type": kind, **attached})).raise_for_status()
         yield installation
 
 
@@ -103,6 +105,15 @@ async def test_a_route_may_name_the_strategy_and_the_format(on: Installation) ->
     (message,) = await send(on, "words", "budget Hawaii")
     assert f">{FACTS[0][0]}</memory>" in message["content"]
     assert [content for content, _ in FACTS if content in message["content"]] == [FACTS[0][0]]
+
+
+async def test_a_request_only_narrows_the_filter_of_its_route(on: Installation) -> None:
+    assert await recalled(on, "asia") == [FACTS[1][0]]
+    assert await recalled(on, "asia", filter="metadata.region=asia,min_importance=0.2") == [FACTS[1][0]]
+    assert await recalled(on, "asia", filter="metadata.region=other") == []
+    assert await recalled(on, "asia", filter="min_importance=0.9") == []
+    assert await recalled(on, "none", filter="metadata.region=asia") == [FACTS[1][0]]
+    assert await recalled(on, "none", filter="region=asia") == []
 
 
 async def test_a_request_beats_its_route(on: Installation) -> None:

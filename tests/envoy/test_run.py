@@ -11,6 +11,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
+
 from semrouter_memory.errors import ConfigurationError
 from semrouter_memory.stack.loopback import chosen_ports, free_port
 
@@ -105,8 +107,9 @@ def test_what_is_printed_works_as_it_stands_and_is_known_after_the_next_start(
 ) -> None:
     directory, port = tmp_path / "run it", six_ports()
     with running(directory, model_directory, port) as run:
-        run.until("memory list")
-        told, asked, listed = run.printed.values()
+        run.until("/v1/memory/console#token=")
+        told, asked, listed, opened = run.printed.values()
+        _open_console(opened, directory)
         assert "Noted." in bash(told, tmp_path)
         eventually(lambda: "$10,000" in bash(listed, tmp_path), run.log)
         # Its recall has the default deadline, which a busy machine does not always keep.
@@ -122,7 +125,7 @@ def test_what_is_printed_works_as_it_stands_and_is_known_after_the_next_start(
         assert not any(Path(f"/proc/{pid}").exists() for pid in started)
     token = (directory / "operator-token").read_text()
     with running(directory, model_directory, port) as run:
-        run.until("memory list")
+        run.until("/v1/memory/console#token=")
         assert run.printed["See what is remembered"] == listed
         assert (directory / "operator-token").read_text() == token
         eventually(lambda: "$10,000" in bash(asked, tmp_path), run.log)
@@ -139,6 +142,19 @@ def _operate(run: Run, listed: str) -> None:
     source = listed.partition("&&")[0]
     assert bash(f"{source} && {sys.executable} -c '{client}'", run.log.parent) == "stand-in\n"
     assert {mode(run.directory / name) for name in ("env", "operator-token", "envoy.yaml")} == {0o600}
+
+
+def _open_console(printed: str, directory: Path) -> None:
+    """The address is that of the page; the token behind the # is what its requests need."""
+    address, _, fragment = printed.strip().partition("#")
+    token = (directory / "operator-token").read_text()
+    assert fragment == f"token={token}&owner=user%3Aalice"
+    asked = {"owner": "user:alice"}
+    with httpx.Client(trust_env=False, verify=False) as http:
+        assert "<title>Memory</title>" in http.get(address).text
+        listing = address.removesuffix("/console")
+        assert http.get(listing, params=asked, headers={"authorization": f"Bearer {token}"}).status_code == 200
+        assert http.get(listing, params=asked).status_code == 401
 
 
 def _survive(run: Run) -> None:

@@ -12,7 +12,18 @@ import pytest
 import pytest_asyncio
 from backports import zstd
 
-from .client import APIS, CHAT, RESPONSES, asking, behaving, gaps, streamed, streamed_without_envoy, streaming
+from .client import (
+    APIS,
+    CHAT,
+    RESPONSES,
+    asking,
+    behaving,
+    gaps,
+    sent_by_llm,
+    streamed,
+    streamed_without_envoy,
+    streaming,
+)
 from .conftest import ALICE, Installation, eventually, installed
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -57,8 +68,7 @@ async def test_the_first_token_arrives_before_the_last_is_sent(chain: Installati
 async def test_frames_split_anywhere_arrive_as_they_were_sent(chain: Installation, path: str) -> None:
     how: dict[str, Any] = {"text": "née, 日本", "split": 37, "delay_ms": 5}
     pieces = await streamed(chain, path, "Tell me a joke", **how)
-    sent = await streamed_without_envoy(chain, path, "Tell me a joke", **how)
-    assert b"".join(piece.data for piece in pieces) == b"".join(sent)
+    assert b"".join(piece.data for piece in pieces) == await sent_by_llm(chain, path, "Tell me a joke", **how)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +82,7 @@ async def test_a_packed_stream_stays_one(
     before = await chain.turns()
     how: dict[str, Any] = {"text": WORDS, "split": 50, "encoding": encoding, "delay_ms": 5}
     packed = b"".join([piece.data for piece in await streamed(chain, path, "Tell me a joke", **how)])
-    assert packed == b"".join(await streamed_without_envoy(chain, path, "Tell me a joke", **how))
+    assert packed == await sent_by_llm(chain, path, "Tell me a joke", **how)
     assert WORDS.rsplit(maxsplit=1)[-1].encode() in unpacked(packed)
 
     async def one_more() -> bool:

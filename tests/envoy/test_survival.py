@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from .client import CHAT, ask, asking, behaving, streamed_without_envoy, streaming, told, under_way
+from .client import CHAT, ask, asking, behaving, sent_by_llm, streaming, told, under_way
 from .conftest import Installation, eventually, installed
 from .extraction_llm import ExtractionLlm, extracting
 
@@ -108,15 +108,11 @@ async def whole(on: Installation, path: str, text: str, how: dict[str, Any]) -> 
         return b"".join([piece.data async for piece in pieces])
 
 
-async def sent_by_llm(on: Installation, path: str, how: dict[str, Any]) -> bytes:
-    return b"".join(await streamed_without_envoy(on, path, "", **how))
-
-
 async def test_a_regular_stop_does_not_wait_for_ever(install: Install) -> None:
     """A stream that outlives the time to drain is left by the sidecar, not by its client."""
     how = {"text": "a word and " * 6, "delay_ms": 200}
     async with install(sidecar_config={"server": {"drain_seconds": 0.3}}) as on:
-        expected = asyncio.create_task(sent_by_llm(on, CHAT, how))
+        expected = asyncio.create_task(sent_by_llm(on, CHAT, "", **how))
         reading = asyncio.create_task(whole(on, CHAT, "Hello?", how))
         await under_way(on, 2)
         on.stack.sidecar.send(signal.SIGTERM)

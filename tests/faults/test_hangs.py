@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.envoy.client import APIS, gaps, streamed, streamed_without_envoy, under_way
+from tests.envoy.client import APIS, gaps, sent_by_llm, streamed, under_way
 from tests.envoy.conftest import Installation, installed
 
 from .conftest import Figures, sized
@@ -66,7 +66,7 @@ async def test_a_sidecar_that_hangs_in_mid_stream(on: Installation, hang: Hang, 
         answers = await asyncio.gather(*reading)
     finally:
         on.stack.sidecar.send(signal.SIGCONT)
-    sent = {path: b"".join(await streamed_without_envoy(on, path, "Hello?", **how)) for path in APIS}
+    sent = {path: await sent_by_llm(on, path, "Hello?", **how) for path in APIS}
     assert [b"".join(piece.data for piece in answer) for answer in answers] == [sent[path] for path in paths]
     longest = [max(gaps(answer)) for answer in answers]
     second = [sorted(gaps(answer))[-2] for answer in answers]

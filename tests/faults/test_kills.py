@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.envoy.client import APIS, ask, streamed_without_envoy
+from tests.envoy.client import APIS, ask, sent_by_llm
 from tests.envoy.conftest import Installation, envoy_count, eventually, installed
 from tests.envoy.replicas import Pair, pair
 from tests.envoy.talk import Outage, Talks, nothing_lost_nothing_twice, restarted
@@ -76,7 +76,7 @@ async def test_told_to_stop_it_lets_streams_end(tmp_path: Path, model_directory:
     paths = APIS * (DRAINED // 2)
     config = {"memory": PATIENT, "server": {"drain_seconds": 60}}
     async with installed(tmp_path, model_directory, sidecar_config=config) as on:
-        whole = {path: b"".join(await streamed_without_envoy(on, path, "", **how)) for path in APIS}
+        whole = {path: await sent_by_llm(on, path, "", **how) for path in APIS}
         reading = [
             asyncio.create_task(read(on, request(path, f"I own {40 + n} desks", **how))) for n, path in enumerate(paths)
         ]

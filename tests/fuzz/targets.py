@@ -14,13 +14,12 @@ from datetime import UTC, datetime
 import brotli
 from google.protobuf.message import DecodeError
 
-from semrouter_memory.codec.answers import ENTRY_BYTES
+from semrouter_memory.codec.answers import ENTRY_BYTES, EventReader
+from semrouter_memory.codec.answers import Event as ServerSentEvent
 from semrouter_memory.codec.base import Answer, Codec
 from semrouter_memory.codec.chat import ChatCodec
 from semrouter_memory.codec.encoding import decoder_for
 from semrouter_memory.codec.responses import ResponsesCodec
-from semrouter_memory.codec.sse import Event as ServerSentEvent
-from semrouter_memory.codec.sse import EventReader
 from semrouter_memory.config import MemoryConfig
 from semrouter_memory.errors import BodyError
 from semrouter_memory.exchange.events import (

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semrouter_memory.codec import codec_for
+from semrouter_memory.codec.answers import EventReader
 from semrouter_memory.codec.encoding import decoder_for
-from semrouter_memory.codec.sse import EventReader
 from semrouter_memory.errors import BodyError
 from tests.answer_bodies import CASES, CHAT, JSON, RESPONSES, SSE, AnswerCase
 

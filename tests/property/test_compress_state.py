@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semrouter_memory.codec.base import BLOCK_CLOSE, BLOCK_OPEN, strip_block
-from semrouter_memory.compress.asking import rewritten
+from semrouter_memory.compress.builder import rewritten
 from semrouter_memory.compress.record import Covered, dump, load, load_session
 from semrouter_memory.compress.state import ConversationState, fitting, folded, render
 from semrouter_memory.model import LoggedTurn, Scope

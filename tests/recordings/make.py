@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 from openai import APIStatusError, AsyncOpenAI
 
-from semrouter_memory.replay.normalise import normalised
+from semrouter_memory.replay.folder import normalised
 from semrouter_memory.replay.reading import exchanges_in_file
 from semrouter_memory.replay.records import Header, Record
 from semrouter_memory.replay.rendering import written

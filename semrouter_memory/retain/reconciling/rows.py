@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 from semrouter_memory.model import (
     ASKED,
+    CATEGORY,
     CONTEXT,
     FORM,
     QUOTE,
@@ -98,7 +99,14 @@ class RowFactory:
         return replace(old, superseded_at=until, superseded_by=newer.id, updated_at=now, metadata=plain)
 
     def replacing(self, new: Memory, old: Sequence[Memory]) -> Memory:
-        """The newer memory, with the turns in which it was said otherwise: what retells these is out of date."""
+        """The newer memory, with the turns in which it was said otherwise: what retells these is out of date.
+
+        Without a category it takes that of the newest memory that has one.
+        """
+        given = (each.metadata.get(CATEGORY) for each in sorted(old, key=lambda each: each.said_at, reverse=True))
+        category = new.metadata.get(CATEGORY) or next(filter(None, given), None)
+        if category:
+            new = replace(new, metadata={**new.metadata, CATEGORY: category})
         turns = [turn_id for each in old for turn_id in (*each.ids("replaces"), *each.ids("turn_ids"))]
         known = [*new.ids("replaces"), *turns]
         metadata = {**new.metadata, "replaces": list(dict.fromkeys(known))[-_MAX_REPLACED:]}

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from semrouter_memory.codec.sse import Event, EventReader
+from semrouter_memory.codec.answers import Event, EventReader
 
 _CASES: dict[str, tuple[bytes, list[tuple[str, bytes]]]] = {
     "one event": (b"data: a\n\n", [("", b"a")]),

@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from semrouter_memory.codec.base import transcript_hashes
-from semrouter_memory.compress import chain, record
+from semrouter_memory.compress import record
 from semrouter_memory.compress.builder import StateBuilder
 from semrouter_memory.compress.pipeline import Compressor
 from semrouter_memory.config import CompressionConfig
@@ -390,7 +390,7 @@ async def test_a_chain_that_is_too_large_is_left_to_the_server(
     turns = await _chain(world, make_turns)
     if marked:
         await _asked(world, _chained())
-    monkeypatch.setattr(chain, "MAX_CHAIN_BYTES", len(orjson.dumps(_items(turns[6:]))) - 10)
+    monkeypatch.setattr(record, "MAX_CHAIN_BYTES", len(orjson.dumps(_items(turns[6:]))) - 10)
     result = await _asked(world, _chained())
 
     assert result == Compression(reason=CompressionReason.CHAIN_LOST if marked else CompressionReason.NO_STATE)

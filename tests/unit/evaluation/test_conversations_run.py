@@ -9,8 +9,8 @@ from semrouter_memory.cli import app
 from semrouter_memory.config import Config
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.evaluation.cases import case_of
-from semrouter_memory.evaluation.conversations import ConversationCase, ConversationsRun, Remembered
-from semrouter_memory.evaluation.running import models_of, played_adapters
+from semrouter_memory.evaluation.conversations import ConversationCase, Remembered, play
+from semrouter_memory.evaluation.running import EvalOptions, models_of, one_by_one
 
 
 def conversation(*user_texts: str, wanted: str = "", unwanted: str = "") -> ConversationCase:
@@ -29,9 +29,8 @@ async def played(model_directory: Path, *conversations: ConversationCase) -> lis
     config = Config()
     embedder = OnnxEmbedder.load(config.memory.embedding, model_directory)
     async with models_of(config) as models:
-        with played_adapters(embedder) as adapters:
-            run = ConversationsRun(adapters, config.memory, models)
-            return [await run.play(each) for each in conversations]
+        play_all = one_by_one(play, EvalOptions(files=(), config=config))
+        return await play_all("cases.jsonl", conversations, embedder, models)
 
 
 async def test_what_was_said_is_remembered_in_the_users_words(model_directory: Path) -> None:

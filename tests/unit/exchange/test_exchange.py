@@ -31,6 +31,7 @@ from semrouter_memory.model import (
     Scope,
     Signals,
     ToolUse,
+    parse_filter,
 )
 
 from .conftest import (
@@ -262,6 +263,26 @@ class TestSwitches:
         assert step.request.scope == Scope("alice", "apollo")
         assert (options.limit, options.threshold) == (2, 0.3)
         assert options.types == frozenset({MemoryType.PROCEDURAL})
+
+    @pytest.mark.parametrize(
+        ("of_route", "of_request", "both"),
+        [
+            ("", "", ""),
+            ("category=work", "", "category=work"),
+            ("", "category=work", "category=work"),
+            ("category=work", "metadata.team=core", "category=work,metadata.team=core"),
+            ("category=work", "category=home", "category=work,category=home"),
+            ("min_importance=0.7", "min_importance=0.2", "min_importance=0.7"),
+            ("min_importance=0.2", "min_importance=0.7", "min_importance=0.7"),
+        ],
+    )
+    def test_a_request_only_narrows_the_filter_of_its_route(
+        self, make_exchange: MakeExchange, of_route: str, of_request: str, both: str
+    ) -> None:
+        route = route_settings({"x-memory-filter": of_route})
+        fields = {"memory_config": {"filter": of_request}}
+        step = recall_step(make_exchange(route=route), RECALL, chat("deploy?", **fields))
+        assert step.request.options.memory_filter == parse_filter(both)
 
     @pytest.mark.parametrize("level", ["file", "route", "body"])
     def test_the_limit_is_bounded_wherever_it_is_set(self, make_exchange: MakeExchange, level: str) -> None:

@@ -31,6 +31,7 @@ from semrouter_memory.model import (
     Scope,
     Signals,
     Vector,
+    parse_filter,
 )
 from semrouter_memory.ports import ContextCompressor, MemoryReader, TurnLog
 from semrouter_memory.recall.conversation import StoredHistory
@@ -253,11 +254,14 @@ async def test_the_query_is_asked_in_the_voice_of_the_memories(world: World) -> 
 
 
 async def test_the_store_is_asked_for_more_than_is_wanted(world: World) -> None:
-    options = RecallOptions(limit=2, threshold=0.6, types=frozenset({MemoryType.SEMANTIC}))
+    options = replace(
+        REQUEST.options, types=frozenset({MemoryType.SEMANTIC}), memory_filter=parse_filter("category=work")
+    )
     await world.recaller().recall(replace(REQUEST, options=options))
 
     (search,) = world.searches
     wanted = {"scope": ALICE, "limit": 60, "now": NOW, "types": options.types, "text": "", "reach": Reach.RECALL}
+    wanted |= {"memory_filter": options.memory_filter}
     assert search == wanted | {"fresh": False, "observed": ALWAYS}
 
 
@@ -552,6 +556,7 @@ async def test_a_failed_step_decides_nothing_for_the_later_ones(world: World) ->
         replace(LOOP, options=replace(LOOP.options, strategy="hybrid")),
         replace(LOOP, options=replace(LOOP.options, render="xml")),
         replace(LOOP, options=replace(LOOP.options, pinned_tokens=0)),
+        replace(LOOP, options=replace(LOOP.options, memory_filter=parse_filter("category=work"))),
     ],
 )
 async def test_another_turn_is_searched_for_itself(world: World, other: RecallRequest) -> None:

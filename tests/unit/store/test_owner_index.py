@@ -152,6 +152,7 @@ WRITTEN = st.lists(
                 content=content,
                 superseded_at=NOW if superseded else None,
                 expires_at=NOW + timedelta(days=minute) if minute % 2 else None,
+                metadata={"category": content[:6], "page": seed} if seed else None,
             ),
             seed,
         ),
@@ -207,8 +208,9 @@ def changed(changes: list[object]) -> OwnerIndex:
 
 def same(one: OwnerIndex, other: OwnerIndex) -> None:
     assert shown(one) == shown(other)
-    for name in ("keys", "created_at", "expires_at", "kinds", "labels", "factors", "vectors"):
+    for name in ("keys", "created_at", "expires_at", "kinds", "labels", "importances", "factors", "vectors"):
         assert np.array_equal(getattr(one, name), getattr(other, name)) or not len(other)
+    assert [one.attached[at] for at in one.attachments] == [other.attached[at] for at in other.attachments]
     for scope in (ALICE, WORK, HOME):
         assert ids(one, scope, hours=30) == ids(other, scope, hours=30)
     for query in (["dog"], ["budget", "10000"], ["预算"]):

@@ -1,0 +1,133 @@
+// What is remembered: searched, filtered, page by page.
+
+import { api } from "./api.js";
+import { act, button, day, empty, field, fill, h, heading, link, relevance, said, select, tell } from "./dom.js";
+import { formOf, many, sourceOf, SOURCES, typeOf, TYPES } from "./words.js";
+
+const PAGE = 25;
+const MOST_HITS = 100;
+const PINS = "pins";
+const NAMES = ["q", "type", "form", "source", "since", "until", "pinned"];
+
+export function memoriesView(params) {
+  const wanted = Object.fromEntries(NAMES.map((name) => [name, params.get(name) ?? ""]));
+  const results = h("div", { class: "results" });
+  const list = () => {
+    const query = new URLSearchParams(Object.entries(wanted).filter(([, value]) => value));
+    history.replaceState(null, "", query.size ? `#/memories?${query}` : "#/memories");
+    return fill(results, wanted.q ? searched(wanted) : listed(wanted));
+  };
+  list();
+  return [heading("Memories"), filters(wanted, list), results];
+}
+
+function filters(wanted, list) {
+  const search = h("input", { type: "search", name: "q", value: wanted.q, autocomplete: "off", placeholder: "Search in your own words" });
+  const controls = {
+    type: select("type", { "": "Every type", ...TYPES }, wanted.type),
+    form: select("form", { "": "Every form", quote: "Quotes only", statement: "Statements only" }, wanted.form),
+    source: select("source", { "": "Every source", ...SOURCES }, wanted.source),
+    since: h("input", { type: "date", name: "since", value: wanted.since }),
+    until: h("input", { type: "date", name: "until", value: wanted.until }),
+  };
+  const pinned = h("input", { type: "checkbox", name: "pinned", value: "true", checked: wanted.pinned === "true", id: "pinned-only" });
+  const narrows = NAMES.some((name) => name !== "q" && wanted[name]);
+  const form = h("form", { role: "search", class: "filters" },
+    h("div", { class: "search" }, field("Search", search), h("button", { class: "primary" }, "Search")),
+    h("details", { class: "narrowing", open: narrows || matchMedia("(min-width: 40rem)").matches },
+      h("summary", {}, "Filters"),
+      h("div", { class: "narrow" },
+        field("Type", controls.type), field("Form", controls.form), field("Source", controls.source),
+        field("Said since", controls.since), field("Said until", controls.until)),
+      h("div", { class: "narrow-more" },
+        h("label", { class: "check", for: "pinned-only", id: PINS, hidden: !pinned.checked }, pinned, "Pinned only"),
+        button("Clear filters", () => { clear(form); apply(); search.focus(); }, { class: "plain" }))));
+  const apply = () => {
+    const given = new FormData(form);
+    for (const name of NAMES) wanted[name] = String(given.get(name) ?? "").trim();
+    return list();
+  };
+  form.addEventListener("submit", (event) => { event.preventDefault(); apply(); });
+  form.addEventListener("change", (event) => { if (event.target !== search) apply(); });
+  // It was emptied with its own button.
+  search.addEventListener("search", () => { if (!search.value) apply(); });
+  return form;
+}
+
+/** `reset` returns to what the page began with, which may be filters of a link. */
+function clear(form) {
+  for (const control of form.elements) {
+    if (control.type === "checkbox") control.checked = false;
+    else if (control.tagName !== "BUTTON") control.value = "";
+  }
+}
+
+async function listed(wanted) {
+  const { q: _, ...query } = wanted;
+  const items = h("ul", { class: "memories" });
+  const more = button("Show more", act(async () => {
+    const before = items.childElementCount;
+    await next();
+    tell(`${many(items.childElementCount - before, "more memory", "more memories")}.`);
+    items.children[before]?.querySelector("a").focus();
+  }));
+  let cursor = "";
+  // A page may be empty and still have a successor.
+  const next = async () => {
+    const before = items.childElementCount;
+    do {
+      const page = await api("GET", "/memory", { query: { ...query, limit: PAGE, cursor } });
+      items.append(...page.data.map((memory) => row(memory)));
+      offerPins(page.data);
+      cursor = page.next_cursor ?? "";
+    } while (cursor && items.childElementCount === before);
+    more.hidden = !cursor;
+  };
+  await next();
+  if (!items.childElementCount) return none(Object.values(query).some(Boolean));
+  return [h("h2", { class: "visually-hidden" }, "What is remembered"), items, h("div", { class: "more" }, more)];
+}
+
+async function searched(wanted) {
+  const { q, type, form, source, since, until, pinned } = wanted;
+  const narrowed = (memory) => (!form || memory.form === form) && (!source || memory.source === source) && (!pinned || memory.pinned);
+  const body = { query: q, limit: form || source || pinned ? MOST_HITS : PAGE };
+  if (type) body.types = [type];
+  if (since) body.since = since;
+  if (until) body.until = until;
+  const hits = (await api("POST", "/memory/search", { body })).data.filter(narrowed).slice(0, PAGE);
+  if (!hits.length) return none(true);
+  return [
+    h("h2", {}, "Closest to what you searched for"),
+    h("p", { class: "hint" }, "The most relevant first. Recall gives a request what is about 60 % relevant or more."),
+    h("ul", { class: "memories" }, hits.map((hit) => row(hit, hit.relevance))),
+  ];
+}
+
+/** Where memories can be pinned, they say whether they are. */
+function offerPins(memories) {
+  if (memories.some((memory) => "pinned" in memory)) document.getElementById(PINS).hidden = false;
+}
+
+function none(narrowed) {
+  return narrowed
+    ? empty("Nothing fits.", "Try fewer words, or clear the filters.")
+    : empty("Nothing is remembered yet.",
+      "Tell your assistant something about yourself, such as “My budget for the Hawaii trip is $10,000”. It appears here within seconds, in your own words.");
+}
+
+/** One memory of a list. */
+export function row(memory, score) {
+  return h("li", { class: "memory" },
+    link(`memory/${encodeURIComponent(memory.id)}`, { class: "memory-text" }, said("span", memory.content)),
+    h("div", { class: "meta" },
+      memory.pinned && h("span", { class: "tag pinned" }, "Pinned"),
+      memory.superseded_at && h("span", { class: "tag past" }, "Replaced"),
+      h("span", { class: memory.form === "quote" ? "tag own-words" : "tag" }, formOf(memory.form)),
+      h("span", {}, typeOf(memory.type)),
+      h("span", {}, sourceOf(memory.source)),
+      memory.project_id && said("span", memory.project_id),
+      day(memory.observed_at),
+      score !== undefined && relevance(score)));
+}
+

@@ -1,0 +1,61 @@
+"""What the libraries of the store wait for, tests look for more often: most tests that start a store would wait for seconds.
+
+Used as a pytest plugin, and by the process that sidecars are forked from. pymilvus asks every half second whether an index is
+made, and first after half a second; Milvus Lite's package waits for half a second to learn whether the process that it
+started has ended.
+"""
+
+import asyncio
+import subprocess
+import time
+import warnings
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from pymilvus.client import async_grpc_handler
+from pymilvus.settings import Config
+
+_POLL_SECONDS = 0.01
+_START_SECONDS = 0.5
+"""How long Milvus Lite's package waits."""
+
+
+def pytest_configure() -> None:
+    shorten()
+
+
+def shorten() -> None:
+    handler: Any = async_grpc_handler
+    handler.asyncio = _QuickAsyncio()
+    Config.WaitTimeDurationWhenLoad = _POLL_SECONDS
+    with warnings.catch_warnings():
+        # Milvus Lite imports what setuptools deprecates.
+        warnings.simplefilter("ignore")
+        server: Any = import_module("milvus_lite.server")
+    server.subprocess = SimpleNamespace(Popen=_LiteProcess, TimeoutExpired=subprocess.TimeoutExpired)
+
+
+class _QuickAsyncio:
+    """The module, for one that sleeps between two looks."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(asyncio, name)
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(min(seconds, _POLL_SECONDS))
+
+
+class _LiteProcess(subprocess.Popen[bytes]):
+    """It is started when it has ended, or when its socket is there."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        if timeout != _START_SECONDS:
+            return super().wait(timeout)
+        arguments: Any = self.args
+        socket = Path(arguments[2].removeprefix("unix:"))
+        deadline = time.monotonic() + timeout
+        while not socket.exists() and time.monotonic() < deadline and self.poll() is None:
+            time.sleep(_POLL_SECONDS)
+        return super().wait(0)
