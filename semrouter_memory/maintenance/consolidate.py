@@ -19,7 +19,6 @@ from semrouter_memory.errors import ChatModelError, UnavailableError
 from semrouter_memory.language.scripts import CJK
 from semrouter_memory.language.third_person import embedded_text
 from semrouter_memory.lineage import all_memories
-from semrouter_memory.maintenance.eviction import confirmations
 from semrouter_memory.maintenance.related import (
     MAX_CONTENT_CHARS,
     MERGEABLE,
@@ -232,7 +231,7 @@ def _metadata(memories: Sequence[Memory], model: str) -> Mapping[str, Json]:
         **merged,
         "turn_ids": list(dict.fromkeys(turns)),
         **({"replaces": list(dict.fromkeys(replaced))} if replaced else {}),
-        "confirmations": sum(map(confirmations, memories)),
+        "confirmations": sum(memory.confirmations for memory in memories),
         "consolidated_from": [memory.id for memory in memories],
         "extractor": EXTRACTOR,
         "model": model,

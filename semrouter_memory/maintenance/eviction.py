@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from semrouter_memory.config import AgeingConfig
-from semrouter_memory.model import EvictionCandidate, EvictionReason, Memory, MemoryType, Usage
+from semrouter_memory.model import DERIVED_FROM, EvictionCandidate, EvictionReason, Memory, MemoryType, Usage
 
 _DAY = timedelta(days=1)
 _HALF_WAY_EVIDENCE = 4.0
@@ -51,7 +51,7 @@ def score_of(memory: Memory, usage: Usage | None, *, now: datetime, half_life_da
         importance=memory.importance,
         access_count=usage.access_count if usage else 0,
         age_days=(now - last_needed(memory, usage)) / _DAY,
-        confirmations=confirmations(memory),
+        confirmations=memory.confirmations,
         flagged=is_flagged(memory),
         half_life_days=half_life_days,
     )
@@ -61,13 +61,6 @@ def last_needed(memory: Memory, usage: Usage | None) -> datetime:
     """When it was last said, changed, imported or used."""
     times = [memory.observed_at, memory.created_at, memory.updated_at]
     return max(*times, usage.last_accessed_at) if usage else max(times)
-
-
-def confirmations(memory: Memory) -> int:
-    """How often it was said again."""
-    count = memory.metadata.get("confirmations", 0)
-    # A caller's metadata may use the name for something else.
-    return count if isinstance(count, int) and not isinstance(count, bool) else 0
 
 
 def is_flagged(memory: Memory) -> bool:
@@ -137,6 +130,11 @@ def orphans(history: Iterable[Memory], present: set[str]) -> list[Memory]:
         rest = [memory for memory in rest if memory.superseded_by in present]
         present.difference_update(memory.id for memory in gone)
     return found
+
+
+def unsupported(insights: Iterable[Memory], present: set[str]) -> list[Memory]:
+    """Insights of which a source is not among the ids that are present and active."""
+    return [memory for memory in insights if not present.issuperset(memory.ids(DERIVED_FROM))]
 
 
 def has_quota(config: AgeingConfig) -> bool:

@@ -227,6 +227,11 @@ class MemoryClient(ApiClient):
         asked = {"query": query, "as": "recall", **_given(options)}
         return self._object("POST", f"{_PATH}/search", holding="data", json=asked)
 
+    def reflect(self, question: str, **options: Json) -> dict[str, Json]:
+        """Args: options: of the route; None leaves one out."""
+        asked = {"question": question, **_given(options)}
+        return self._object("POST", f"{_PATH}/reflect", holding="answer", json=asked)
+
     def add(self, content: str | None, **fields: Json) -> dict[str, Json]:
         return self._object("POST", _PATH, holding="id", json=_given({"content": content, **fields}))
 

@@ -11,6 +11,7 @@ from semrouter_memory.model import (
     ASKED,
     CATEGORY,
     CONTEXT,
+    DERIVED_FROM,
     EPISODE,
     FORM,
     OUTDATED_BY,
@@ -31,7 +32,7 @@ SOURCE = "api"
 
 _MAX_REPLACED = 200
 """Turn ids stored of a memory's earlier content; a memory is learned from no more."""
-_OF_THE_CONTENT = {"turn_ids", "consolidated_from", FORM, CONTEXT, ASKED, QUOTE, STATEMENTS, OUTDATED_BY}
+_OF_THE_CONTENT = {"turn_ids", "consolidated_from", DERIVED_FROM, FORM, CONTEXT, ASKED, QUOTE, STATEMENTS, OUTDATED_BY}
 """Metadata that describes the content and is dropped with it: an edited quote is a statement."""
 
 
@@ -44,7 +45,7 @@ def edited_episode(memory: Memory, changes: Mapping[str, Any], edit: UpdateReque
 def with_content(memory: Memory, content: str, episode: Episode) -> Memory:
     """The memory with other content; its source turns become the source turns of the content that was replaced.
 
-    A deletion still reaches these turns. An edited summary is no summary of its originals any more.
+    A deletion still reaches these turns. An edited summary or insight does not follow from its originals any more.
 
     Args:
         episode: the parts that describe it.

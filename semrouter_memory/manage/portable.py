@@ -43,7 +43,7 @@ SOURCE = "import"
 _MAX_PROVENANCE_BYTES = 16_384
 _CLOCK_TOLERANCE = timedelta(hours=1)
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}")
-_TAKEN_IDS = frozenset({"console", "entities", "export", "import", "search", "sessions", "openapi.json"})
+_TAKEN_IDS = frozenset({"console", "entities", "export", "import", "reflect", "search", "sessions", "openapi.json"})
 """They would stand where a route stands."""
 
 _USAGE = {"access_count", "last_accessed_at"}

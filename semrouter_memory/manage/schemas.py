@@ -52,7 +52,7 @@ Metadata = Annotated[
     dict[str, Any],
     Field(
         description="Anything worth keeping with the statement, as JSON; filters name its texts, numbers and booleans. `form`, `context`, `quote`, `statements`,"
-        " `episode`, `outdated_by`, `turn_ids`, `extractor`, `model`, `confirmations`, `flagged`, `pinned`, `contradicts`, `replaces`, `consolidated_from`, `imported_at`, `asserted_at` and `within`"
+        " `episode`, `outdated_by`, `turn_ids`, `extractor`, `model`, `confirmations`, `flagged`, `pinned`, `contradicts`, `replaces`, `consolidated_from`, `derived_from`, `imported_at`, `asserted_at` and `within`"
         " belong to the service. Bounded by `management.max_metadata_bytes`.",
         examples=[{"origin": "crm"}],
     ),
@@ -180,7 +180,7 @@ class UpdateRequest(EpisodeParts):
         return {name: getattr(self, name) for name in self.model_fields_set - _PARTS}
 
 
-def _whole(value: Any) -> Any:
+def whole_number(value: Any) -> Any:
     """JSON knows one kind of number: 10.0 is an integer there."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
@@ -192,7 +192,7 @@ class SearchRequest(ApiRequest):
         str, Field(min_length=1, description="What to look for, in words.", examples=["What's my budget for the trip?"])
     ]
     limit: Annotated[
-        int, Field(ge=1, le=MAX_HITS, strict=True, description="At most so many."), BeforeValidator(_whole)
+        int, Field(ge=1, le=MAX_HITS, strict=True, description="At most so many."), BeforeValidator(whole_number)
     ] = 10
     types: Annotated[
         list[MemoryType] | None, Field(min_length=1, description="Only these types; without it every type.")
@@ -253,7 +253,10 @@ class MemoryJson(ApiAnswer):
     session_id: str = Field(description='The session it was said in; "" when it was stored through this API.')
     within_session: str = Field(description='What the client calls the session that it holds in; "": in all.')
     promote: bool = Field(description="Whether it becomes the user's own at the end of that session.")
-    source: str = Field(description="`conversation` or `api`.", examples=["conversation"])
+    source: str = Field(
+        description="`conversation`, `session` (the summary of one), `reflection` (an insight) or `api`.",
+        examples=["conversation"],
+    )
     observed_at: datetime = Field(description="When it was said; decides what is newer.")
     created_at: datetime
     updated_at: datetime

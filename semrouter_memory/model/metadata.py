@@ -6,6 +6,7 @@ from semrouter_memory.model.memories import (
     ASKED,
     ASSERTED_AT,
     CONTEXT,
+    DERIVED_FROM,
     EPISODE,
     FORM,
     IMPORTED_AT,
@@ -17,7 +18,7 @@ from semrouter_memory.model.memories import (
     WITHIN,
 )
 
-PROVENANCE_IDS = frozenset({"turn_ids", "replaces", "contradicts", "consolidated_from", OUTDATED_BY})
+PROVENANCE_IDS = frozenset({"turn_ids", "replaces", "contradicts", "consolidated_from", DERIVED_FROM, OUTDATED_BY})
 """Lists of ids."""
 
 PROVENANCE_KINDS: Mapping[str, type] = {

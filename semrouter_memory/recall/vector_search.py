@@ -115,12 +115,15 @@ class VectorSearch(ABC):
         memory_filter: MemoryFilter = ANY_MEMORY,
         reach: Reach,
         observed: Period = ALWAYS,
+        calibrated: bool = False,
     ) -> Sequence[Hit]:
-        """The store's best memories for a query, every acknowledged write among them, with the relevance recall gives.
+        """The store's best memories for a query, every acknowledged write among them, with their relevance.
 
         Args:
             limit: up to which the order is that of the relevance; more may come, for what the caller leaves out.
             observed: only memories of what was said in this period.
+            calibrated: the relevance is that of recall, whose threshold it is compared with. A search wants to find
+                something, whatever its words; its relevance is higher.
 
         Raises:
             UnavailableError: the model does not answer.
@@ -136,8 +139,8 @@ class VectorSearch(ABC):
         if not len(candidates):
             return ()
         features = features.embedded(vector, intent, known_names=candidates.known_names)
-        # A search wants to find, whatever its words.
-        features = replace(features, wants=max(features.wants, _SEARCHES))
+        if not calibrated:
+            features = replace(features, wants=max(features.wants, _SEARCHES))
         return (await self._ranked(candidates.compared(vector), features, _fetched(request), None)).hits
 
     async def _nearest(

