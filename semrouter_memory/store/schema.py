@@ -206,12 +206,10 @@ def filter_expression(selection: Selection, *, after_key: str = "") -> str:
         after_key: only rows with a greater primary key, to read on where a bounded answer ended.
     """
     terms = [f"owner == {_literal(stored_owner(selection.scope))}"]
-    projects = projects_within(selection.scope, selection.reach)
-    if projects is not None:
+    if (projects := projects_within(selection.scope, selection.reach)) is not None:
         terms.append(_one_of("project_id", (stored_id(project) for project in projects)))
     if selection.active_at is not None:
-        terms.append(f"superseded_at == {NEVER}")
-        terms.append(f"expires_at > {micros(selection.active_at)}")
+        terms += [f"superseded_at == {NEVER}", f"expires_at > {micros(selection.active_at)}"]
     if (types := _types_of(selection)) is not None:
         terms.append(_one_of("type", types))
     terms += _wanted(selection.memory_filter)
@@ -223,8 +221,7 @@ def filter_expression(selection: Selection, *, after_key: str = "") -> str:
     if selection.superseded_by is not None:
         terms.append(_one_of("superseded_by", (stored_id(memory_id) for memory_id in selection.superseded_by)))
     terms += [f'metadata["{PINNED}"] == true'] if selection.pinned else []
-    if after_key:
-        terms.append(_after(after_key))
+    terms += [_after(after_key)] if after_key else []
     return " and ".join(terms)
 
 
