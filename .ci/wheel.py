@@ -43,7 +43,7 @@ def main() -> None:
         environment = directory / "environment"
         venv.create(environment, with_pip=True)
         python, command = environment / "bin" / "python", environment / "bin" / "semrouter-memory"
-        pip(python, "install", "--quiet", "--find-links", str(wheel.parent), f"{NAME}[{EXTRA}]")
+        pip(python, "install", "--quiet", "--no-compile", "--find-links", str(wheel.parent), f"{NAME}[{EXTRA}]")
         config = directory / "config.yaml"
         config.write_text(f"memory: {{data_dir: {directory / 'data'}, embedding: {{path: {directory / 'model'}}}}}\n")
         for arguments in (

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from semrouter_memory.language.words import content_words
-from semrouter_memory.model import ALWAYS, LoggedTurn, Memory, MemoryType, Period, Reach, Scope
+from semrouter_memory.model import ALWAYS, DERIVED_FROM, LoggedTurn, Memory, MemoryType, Period, Reach, Scope
 from semrouter_memory.ports import MemoryReader, TurnRecords
 
 _PAGE = 500
@@ -121,6 +121,15 @@ async def _successors(reader: MemoryReader, scope: Scope, memory: Memory) -> Asy
 def source_turns(memory: Memory) -> tuple[str, ...]:
     """The turns that a memory was learned from, and those of the content it had before an edit."""
     return (*memory.ids("turn_ids"), *memory.ids("replaces"))
+
+
+# -- insights ----------------------------------------------------------------------------------------------------------
+
+
+async def is_unsupported(reader: MemoryReader, scope: Scope, insight: Memory) -> bool:
+    """Whether a source of an insight is not stored any more, or superseded."""
+    sources = await asyncio.gather(*(reader.get(scope, source) for source in insight.ids(DERIVED_FROM)))
+    return any(source is None or source.superseded_at is not None for source in sources)
 
 
 # -- summaries ---------------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 import pytest
@@ -26,6 +26,8 @@ class StandInServer:
         self.retry_after = ""
         self.unbearable = ""
         """A prompt with this in it is answered with 500."""
+        self.before: Callable[[], object] | None = None
+        """Called, in the server's thread, before a request is answered."""
         self.requests: list[tuple[dict[str, Any], str]] = []
         routes = [Route("/v1/chat/completions", self.complete, methods=["POST"])]
         self._server = uvicorn.Server(
@@ -35,6 +37,8 @@ class StandInServer:
 
     async def complete(self, request: Request) -> Response:
         self.requests.append((await request.json(), request.headers["authorization"]))
+        if self.before:
+            self.before()
         if self.hang:
             await asyncio.sleep(30)
         if self.unbearable and self.unbearable in self.requests[-1][0]["messages"][-1]["content"]:

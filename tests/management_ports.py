@@ -19,9 +19,11 @@ from semrouter_memory.maintenance.receipts import add_receipts
 from semrouter_memory.manage.backup import Backup
 from semrouter_memory.manage.http import Readiness, create_operator_api, create_user_api
 from semrouter_memory.manage.operator_routes import OperatorContext
+from semrouter_memory.manage.reflecting import Reflector
 from semrouter_memory.manage.server import serve_http
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.model import Memory, Scope, SessionHints, Turn
+from semrouter_memory.ports import ChatModel
 from semrouter_memory.retain.redact import redact
 from semrouter_memory.state.in_process import InProcessOwnerLocks
 from semrouter_memory.state.sqlite import SqliteStateStore
@@ -29,7 +31,7 @@ from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.telemetry.metrics import Metrics
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 from tests.hashed import HashedEmbedder
-from tests.memory_service import NoRecordings, deletion_service, knowledge_service, memory_service
+from tests.memory_service import NoRecordings, deletion_service, knowledge_service, memory_service, reflector
 
 TOKEN = "operator-token"
 T = TypeVar("T")
@@ -112,12 +114,14 @@ def descriptions() -> dict[str, dict[str, Any]]:
     """What each port says of itself; nothing stands behind these."""
     nothing = cast(Any, SimpleNamespace())
     nothing.knowledge = nothing
-    return {name: app.openapi() for name, app in zip(("user", "operator"), _apps(nothing, nothing), strict=True)}
+    return {
+        name: app.openapi() for name, app in zip(("user", "operator"), _apps(nothing, nothing, nothing), strict=True)
+    }
 
 
 @contextmanager
-def open_ports(directory: Path) -> Iterator[Ports]:
-    """Serve both until the block ends."""
+def open_ports(directory: Path, model: ChatModel | None = None) -> Iterator[Ports]:
+    """Serve both until the block ends. Args: model: answers questions about memories."""
     started, stopping = threading.Event(), asyncio.Event()
     loop, made = asyncio.new_event_loop(), list[Ports]()
 
@@ -157,7 +161,18 @@ def open_ports(directory: Path) -> Iterator[Ports]:
                 config=KnowledgeConfig(user_documents=True),
             ),
         )
-        servers = [await serve_http(app, "127.0.0.1:0", drain_seconds=1) for app in _apps(service, context)]
+        # Everything is relevant: the vectors here tell little.
+        reflecting = reflector(
+            store=store,
+            embedder=embedder,
+            turn_log=log,
+            clock=clock,
+            knowledge=context.knowledge,
+            model=model,
+            threshold=-1,
+        )
+        apps = _apps(service, context, reflecting)
+        servers = [await serve_http(app, "127.0.0.1:0", drain_seconds=1) for app in apps]
         users, operators = (f"http://127.0.0.1:{server.port}" for server in servers)
         made.append(Ports(users, operators, log, state, directory, loop))
         started.set()
@@ -177,7 +192,7 @@ def open_ports(directory: Path) -> Iterator[Ports]:
         loop.close()
 
 
-def _apps(service: MemoryService, context: OperatorContext) -> tuple[FastAPI, FastAPI]:
+def _apps(service: MemoryService, context: OperatorContext, reflecting: Reflector) -> tuple[FastAPI, FastAPI]:
     identity = IdentityConfig()
     operator = create_operator_api(
         service,
@@ -187,5 +202,9 @@ def _apps(service: MemoryService, context: OperatorContext) -> tuple[FastAPI, Fa
         readiness=lambda: Readiness(serving=True, store_available=True),
         metrics=Metrics().exposition,
         context=context,
+        reflector=reflecting,
     )
-    return create_user_api(service, identity=identity, config=_CONFIG, knowledge=context.knowledge), operator
+    users = create_user_api(
+        service, identity=identity, config=_CONFIG, knowledge=context.knowledge, reflector=reflecting
+    )
+    return users, operator

@@ -3,11 +3,12 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
-from semrouter_memory.config import KnowledgeConfig, MemoryConfig
+from semrouter_memory.config import KnowledgeConfig, MemoryConfig, RecallConfig, ReflectionConfig
 from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.exchange.turns import ExchangeSettings
 from semrouter_memory.knowledge.service import KnowledgeService
 from semrouter_memory.manage.explaining import Explainer
+from semrouter_memory.manage.reflecting import Reflector
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.recall.conversation import StoredHistory
 from semrouter_memory.recall.recaller import Recaller
@@ -89,6 +90,35 @@ def memory_service(
             store=store, embedder=embedder, turn_log=turn_log, state=state, locks=locks, clock=clock, writer=writer
         ),
         **options,
+    )
+
+
+def reflector(
+    *,
+    store: Any,
+    embedder: Any,
+    turn_log: Any,
+    clock: Any,
+    knowledge: KnowledgeService | None = None,
+    model: Any = None,
+    observer: Any = None,
+    threshold: float = 0.6,
+    **settings: Any,
+) -> Reflector:
+    """Args: settings: of `memory.reflection`."""
+    return Reflector(
+        reader=store,
+        searcher=HybridSearch(
+            source=MemorySource(reader=store, indexes=None, clock=clock), embedder=embedder, config=RecallConfig()
+        ),
+        knowledge=knowledge,
+        model=model,
+        deletions=turn_log,
+        embedder=embedder,
+        observer=observer or SilentObserver(),
+        config=ReflectionConfig(**settings),
+        threshold=threshold,
+        max_chars=8_000,
     )
 
 

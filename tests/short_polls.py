@@ -2,7 +2,7 @@
 
 Used as a pytest plugin, and by the process that sidecars are forked from. pymilvus asks every half second whether an index is
 made, and first after half a second; Milvus Lite's package waits for half a second to learn whether the process that it
-started has ended.
+started has ended; uvicorn looks every tenth of a second whether it is to stop, and when it is waits for another one.
 """
 
 import asyncio
@@ -14,10 +14,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import uvicorn.server
 from pymilvus.client import async_grpc_handler
 from pymilvus.settings import Config
 
 _POLL_SECONDS = 0.01
+_SERVER_POLL_SECONDS = 0.03
+"""For as long as it serves."""
 _START_SECONDS = 0.5
 """How long Milvus Lite's package waits."""
 
@@ -28,7 +31,9 @@ def pytest_configure() -> None:
 
 def shorten() -> None:
     handler: Any = async_grpc_handler
-    handler.asyncio = _QuickAsyncio()
+    handler.asyncio = _QuickAsyncio(_POLL_SECONDS)
+    http: Any = uvicorn.server
+    http.asyncio = _QuickAsyncio(_SERVER_POLL_SECONDS)
     Config.WaitTimeDurationWhenLoad = _POLL_SECONDS
     with warnings.catch_warnings():
         # Milvus Lite imports what setuptools deprecates.
@@ -40,11 +45,14 @@ def shorten() -> None:
 class _QuickAsyncio:
     """The module, for one that sleeps between two looks."""
 
+    def __init__(self, longest_seconds: float) -> None:
+        self._longest_seconds = longest_seconds
+
     def __getattr__(self, name: str) -> Any:
         return getattr(asyncio, name)
 
     async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(min(seconds, _POLL_SECONDS))
+        await asyncio.sleep(min(seconds, self._longest_seconds))
 
 
 class _LiteProcess(subprocess.Popen[bytes]):

@@ -279,6 +279,11 @@ class ExternalModels:
 
             await warm()
 
+    @property
+    def reflecting(self) -> ChatModel | None:
+        """The model that answers questions about memories and finds insights in them."""
+        return self.of_role("memory_reflect") or self.of_role("memory_extraction")
+
     def of_role(self, role: str) -> ChatModel | None:
         return self._models.get(role)
 

@@ -17,8 +17,10 @@ from semrouter_memory.manage.backup import Backup
 from semrouter_memory.manage.explaining import Explainer
 from semrouter_memory.manage.http import Readiness, create_operator_api, create_user_api
 from semrouter_memory.manage.operator_routes import OperatorContext
+from semrouter_memory.manage.reflecting import Reflector
 from semrouter_memory.manage.server import serve_http
 from semrouter_memory.manage.service import MemoryService
+from semrouter_memory.ports import ChatModel
 from semrouter_memory.recall.vector_search import VectorSearch
 from semrouter_memory.replay.recordings import Recordings
 from semrouter_memory.retain.redact import redact, without_secrets
@@ -36,36 +38,59 @@ async def serve_management(
     recordings: Recordings,
     searcher: VectorSearch,
     explainer: Explainer,
+    chat_model: ChatModel | None,
     on_exit: AsyncExitStack,
 ) -> None:
-    """Open both ports.
-
-    Raises:
-        ConfigurationError: a port or the operator's token that cannot be had.
-    """
+    """Open both ports. Raises: ConfigurationError: a port or the operator's token that cannot be had."""
     service = _service(config, adapters, maintenance, deletion, searcher=searcher, explainer=explainer)
     knowledge = knowledge_service(config.memory.knowledge, adapters)
+    management = config.management
+    reflector = _reflector(config, adapters, searcher, knowledge, chat_model)
     users = create_user_api(
         service,
         identity=config.memory.identity,
-        config=config.management,
+        config=management,
         shared_secret=shared_secret,
         secret_header=config.server.secret_header,
         knowledge=knowledge,
+        reflector=reflector,
     )
-    on_exit.push_async_callback((await serve_http(users, config.management.listen)).stop)
-    if config.management.operator_listen is None:
+    on_exit.push_async_callback((await serve_http(users, management.listen)).stop)
+    if management.operator_listen is None:
         return
     operator = create_operator_api(
         service,
         identity=config.memory.identity,
-        config=config.management,
-        token=secret(config.management.operator_token, config.management.operator_token_file),
+        config=management,
+        token=secret(management.operator_token, management.operator_token_file),
         readiness=readiness,
         metrics=metrics,
         context=_operator_context(adapters, deletion, recordings, knowledge),
+        reflector=reflector,
     )
-    on_exit.push_async_callback((await serve_http(operator, config.management.operator_listen)).stop)
+    on_exit.push_async_callback((await serve_http(operator, management.operator_listen)).stop)
+
+
+def _reflector(
+    config: Config,
+    adapters: Adapters,
+    searcher: VectorSearch,
+    knowledge: KnowledgeService,
+    chat_model: ChatModel | None,
+) -> Reflector:
+    memory = config.memory
+    return Reflector(
+        reader=adapters.store,
+        searcher=searcher,
+        knowledge=knowledge if memory.knowledge.limit else None,
+        model=chat_model,
+        deletions=adapters.turn_log,
+        embedder=adapters.embedder,
+        observer=adapters.observer,
+        config=memory.reflection,
+        threshold=memory.default_similarity_threshold,
+        max_chars=config.management.max_content_chars,
+    )
 
 
 def _operator_context(

@@ -14,6 +14,7 @@ from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.knowledge.service import KnowledgeService
 from semrouter_memory.maintenance.consolidate import Consolidator
 from semrouter_memory.maintenance.receipts import ReceiptWriter
+from semrouter_memory.maintenance.reflect import InsightWriter
 from semrouter_memory.maintenance.schedule import MaintenanceScheduler
 from semrouter_memory.maintenance.sweep import Sweeper
 from semrouter_memory.maintenance.usage import UsageCounter
@@ -79,8 +80,9 @@ def knowledge_service(config: KnowledgeConfig, adapters: Adapters) -> KnowledgeS
 
 
 def maintenance(
-    config: AgeingConfig, adapters: Adapters, deletion: DeletionService, models: ExternalModels
+    memory: MemoryConfig, adapters: Adapters, deletion: DeletionService, models: ExternalModels
 ) -> Maintenance:
+    config = memory.ageing
     usage = UsageCounter(state=adapters.state, turn_log=adapters.turn_log, clock=adapters.clock)
     sweeper = Sweeper(
         reader=adapters.store,
@@ -100,8 +102,27 @@ def maintenance(
         observer=adapters.observer,
         clock=adapters.clock,
         config=config,
+        insights=_insight_writer(memory, adapters, models.reflecting),
     )
     return Maintenance(scheduler, usage)
+
+
+def _insight_writer(config: MemoryConfig, adapters: Adapters, model: ChatModel | None) -> InsightWriter | None:
+    if model is None or config.maintenance.reflect == "off":
+        return None
+    return InsightWriter(
+        reader=adapters.store,
+        writer=adapters.writer,
+        embedder=adapters.embedder,
+        turn_log=adapters.turn_log,
+        state=adapters.state,
+        locks=adapters.locks,
+        clock=adapters.clock,
+        chat_model=model,
+        observer=adapters.observer,
+        config=config.maintenance,
+        token_budget=config.reflection.token_budget,
+    )
 
 
 def _consolidator(config: AgeingConfig, adapters: Adapters, models: ExternalModels) -> Consolidator:

@@ -6,7 +6,7 @@ bound or written: the service may be running.
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import combinations
 from pathlib import Path
@@ -15,7 +15,7 @@ from semrouter_memory.config import Config, secret_readers
 from semrouter_memory.errors import ConfigurationError
 from semrouter_memory.sockets import require_local_or_secret
 from semrouter_memory.store.location import LITE_MISSING, LiteFile, has_lite, locate
-from semrouter_memory.telemetry.tracing import start_tracing
+from semrouter_memory.telemetry import start_tracing
 
 _UNIX = "unix:"
 
@@ -26,12 +26,12 @@ def check(config: Config) -> None:
     Raises:
         ConfigurationError: the message names every setting that is at fault, and the fix.
     """
-    _raise([*_found(_questions(config)), *_found(_machine_questions(config))])
+    _ask((*_questions(config), *_machine_questions(config)))
 
 
 def check_file(config: Config) -> None:
     """Same as `check`, of what the file alone tells: for a service that runs on another machine."""
-    _raise(_found(_questions(config)))
+    _ask(_questions(config))
 
 
 def check_parts(config: Config) -> None:
@@ -39,13 +39,11 @@ def check_parts(config: Config) -> None:
     from semrouter_memory.embedding.onnx import OnnxEmbedder  # noqa: PLC0415 - takes a second to load
 
     memory, tracing = config.memory, config.telemetry.tracing
-    _raise(
-        _found(
-            [
-                partial(OnnxEmbedder.load, memory.embedding, memory.model_directory),
-                *([lambda: asyncio.run(_trace_once(config))] if tracing.enabled else []),
-            ]
-        )
+    _ask(
+        [
+            partial(OnnxEmbedder.load, memory.embedding, memory.model_directory),
+            *([lambda: asyncio.run(_trace_once(config))] if tracing.enabled else []),
+        ]
     )
 
 
@@ -145,18 +143,13 @@ def _require_lite() -> None:
         raise ConfigurationError(LITE_MISSING)
 
 
-def _found(questions: "Iterator[Question] | list[Question]") -> list[str]:
-    mistakes: list[str] = []
+def _ask(questions: Iterable[Question]) -> None:
+    mistakes: dict[str, None] = {}
     for question in questions:
         try:
             question()
         except ConfigurationError as error:
-            mistakes.append(str(error))
-    return list(dict.fromkeys(mistakes))
-
-
-def _raise(mistakes: list[str]) -> None:
-    if len(mistakes) == 1:
-        raise ConfigurationError(mistakes[0])
+            mistakes[str(error)] = None
     if mistakes:
-        raise ConfigurationError("\n  ".join(("the configuration does not fit:", *mistakes)))
+        several = ["the configuration does not fit:"] if len(mistakes) > 1 else []
+        raise ConfigurationError("\n  ".join((*several, *mistakes)))

@@ -32,10 +32,9 @@ from semrouter_memory.ports import UsageNotes
 from semrouter_memory.recall.vector_search import VectorSearch
 from semrouter_memory.replay.recordings import Recordings
 from semrouter_memory.retain.pipeline import Retainer
-from semrouter_memory.telemetry import logs
+from semrouter_memory.telemetry import logs, start_tracing
 from semrouter_memory.telemetry.metrics import Metrics
 from semrouter_memory.telemetry.observer import TelemetryObserver
-from semrouter_memory.telemetry.tracing import start_tracing
 from semrouter_memory.transport.processor import Processor
 from semrouter_memory.transport.request_phase import RequestPhase
 from semrouter_memory.transport.server import ExtProcServer
@@ -91,10 +90,9 @@ class App:
         shared_secret = secret(config.server.shared_secret, config.server.shared_secret_file)
         spans = self._start_tracing()
         adapters = await connect(memory, observer=self._observer, arrived=self._arrived, on_exit=self._exit)
-        traced = spans.model if spans else None
-        models = ExternalModels(config.external_models, memory.retain, self._observer, self._exit, traced)
+        models = self._models(spans)
         deletion = pipelines.deletion_service(adapters)
-        maintenance = pipelines.maintenance(memory.ageing, adapters, deletion, models)
+        maintenance = pipelines.maintenance(memory, adapters, deletion, models)
         # Before the parts that report changes and usage to it, so that it stops after them.
         maintenance.scheduler.start()
         self._exit.push_async_callback(maintenance.scheduler.stop)
@@ -115,6 +113,7 @@ class App:
             recordings=recordings,
             searcher=searcher,
             explainer=Explainer(recall=recaller, settings=_exchange_settings(config), clock=adapters.clock),
+            chat_model=models.reflecting,
             on_exit=self._exit,
         )
         # Before the ports close, so that clients that follow a recording receive its end; after the last exchange.
@@ -181,6 +180,10 @@ class App:
         self._exit.push_async_callback(tracer.stop, self._config.server.drain_seconds)
         self._observer, self._spans = TelemetryObserver(self._metrics, tracer.spans), tracer.spans
         return tracer.spans
+
+    def _models(self, spans: "Spans | None") -> ExternalModels:
+        config, traced = self._config, spans.model if spans else None
+        return ExternalModels(config.external_models, config.memory.retain, self._observer, self._exit, traced)
 
     async def _prepare(self, recaller: RequestPhase) -> None:
         """A model that fails now is tried again at the requests; each of them passes."""

@@ -14,25 +14,9 @@ from typing import Annotated
 import rich.progress
 import typer
 
-from semrouter_memory.cli import importing
+from semrouter_memory.cli import importing, switches
+from semrouter_memory.cli import memory_options as options
 from semrouter_memory.cli.connection import user_command
-from semrouter_memory.cli.memory_options import (
-    Category,
-    Expires,
-    Filter,
-    Goal,
-    Importance,
-    Lessons,
-    MemoryId,
-    Metadata,
-    Outcome,
-    Project,
-    Since,
-    Steps,
-    Type,
-    Types,
-    Until,
-)
 from semrouter_memory.cli.output import (
     AsJson,
     err,
@@ -71,30 +55,31 @@ def _list(
     *,
     limit: Annotated[int, typer.Option(min=1, max=200)] = 50,
     cursor: Annotated[str, typer.Option(help="Where the page before ended.")] = "",
-    types: Types = None,
-    project: Project = None,
-    since: Since = None,
-    until: Until = None,
+    types: options.Types = None,
+    project: options.Project = None,
+    since: options.Since = None,
+    until: options.Until = None,
+    pinned: Annotated[bool, typer.Option("--pinned", help="Only pinned memories.")] = False,
     goal: Annotated[str | None, typer.Option(help="Only episodes with this text in their goal.")] = None,
     outcome: Annotated[str | None, typer.Option(help="Only episodes with this text in their outcome.")] = None,
-    memory_filter: Filter = None,
+    memory_filter: options.Filter = None,
     as_json: AsJson = False,
 ) -> None:
     """List active memories, newest first."""
     kinds = [kind.value for kind in types or ()]
     filters = {"goal": goal, "outcome": outcome, "since": since, "until": until, "filter": memory_filter}
-    page = client.page(limit=limit, cursor=cursor, types=kinds, project_id=project, **filters)
+    page = client.page(limit=limit, cursor=cursor, types=kinds, project_id=project, pinned=pinned or None, **filters)
     print_page(page, _print_memories, following="cursor", as_json=as_json)
 
 
 @_command("get")
-def _get(client: MemoryClient, memory_id: MemoryId) -> None:
+def _get(client: MemoryClient, memory_id: options.MemoryId) -> None:
     """Show one memory with everything known about it."""
     print_json(client.get(memory_id))
 
 
 @_command("history")
-def _history(client: MemoryClient, memory_id: MemoryId, *, as_json: AsJson = False) -> None:
+def _history(client: MemoryClient, memory_id: options.MemoryId, *, as_json: AsJson = False) -> None:
     """Show what was said before and after a memory: all that replaced one another, oldest first."""
     members = client.history(memory_id)
     if as_json:
@@ -120,7 +105,7 @@ def _entities(
 def _end_session(
     client: MemoryClient,
     session_id: Annotated[str, typer.Argument(help="What the client calls it (x-session-id), or our own id.")],
-    project: Project = None,
+    project: options.Project = None,
 ) -> None:
     """Say that a session is at its end: what waits is learned from now, and it is summed up."""
     ended = client.end_session(session_id, project)
@@ -133,12 +118,12 @@ def _search(
     *,
     query: Annotated[str, typer.Argument(help="What to look for.")],
     limit: Annotated[int, typer.Option(min=1, max=100)] = 10,
-    types: Types = None,
-    project: Project = None,
-    since: Since = None,
-    until: Until = None,
+    types: options.Types = None,
+    project: options.Project = None,
+    since: options.Since = None,
+    until: options.Until = None,
     threshold: Annotated[float | None, typer.Option(min=-1, max=1, help="Least relevance.")] = None,
-    memory_filter: Filter = None,
+    memory_filter: options.Filter = None,
     as_json: AsJson = False,
 ) -> None:
     """Find the memories nearest to a query."""
@@ -161,10 +146,10 @@ def _explain(
     limit: Annotated[
         int | None, typer.Option(min=1, max=100, help="As in the request; default: as configured.")
     ] = None,
-    types: Types = None,
-    project: Project = None,
+    types: options.Types = None,
+    project: options.Project = None,
     threshold: Annotated[float | None, typer.Option(min=-1, max=1, help="The same.")] = None,
-    memory_filter: Filter = None,
+    memory_filter: options.Filter = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what recall would do with a question: each candidate, and why it was chosen or not."""
@@ -178,6 +163,22 @@ def _explain(
     out.print(f"{told['reason']}, {told['tokens']} tokens; threshold {told['threshold']}, limit {told['limit']}")
     columns = {name: name for name in ("verdict", "relevance", "similarity", "id", "content")}
     print_objects(columns, ({**each, "content": _content(each)} for each in told["data"]))
+
+
+@_command("reflect")
+def _reflect(
+    client: MemoryClient,
+    *,
+    question: Annotated[str, typer.Argument(help="A question about what is remembered.")],
+    limit: Annotated[int | None, typer.Option(min=1, max=50, help="Sources at most.")] = None,
+    project: options.Project = None,
+    as_json: AsJson = False,
+) -> None:
+    """Answer a question from memories, with citations."""
+    told = client.reflect(question, limit=limit, project_id=project)
+    sources = (f"[{each['number']}] {each['observed_at'][:10]} {each['content']}" for each in told["citations"])
+    why = [f"(no model's answer: {told['model_error']})"] if told["model_error"] else []
+    report(told, (told["answer"], *why, *sources), as_json=as_json)
 
 
 def _content(candidate: dict[str, Json]) -> str:
@@ -198,25 +199,6 @@ def _receipts(client: MemoryClient, *, as_json: AsJson = False) -> None:
     print_table(["at", "reason", "memories"], rows)
 
 
-@_command("pause")
-def _pause(client: MemoryClient) -> None:
-    """Pause remembering: nothing is recalled, and nothing that is said is stored, until `resume`."""
-    out.print(f"paused since {client.set_paused(paused=True)['paused_at']}")
-
-
-@_command("resume")
-def _resume(client: MemoryClient) -> None:
-    """Remember again; what was said in the pause is not."""
-    client.set_paused(paused=False)
-    out.print("resumed")
-
-
-@_command("settings")
-def _settings(client: MemoryClient) -> None:
-    """Show the user's switches: whether remembering is paused, and since when."""
-    print_json(client.settings())
-
-
 @_command("add")
 def _add(
     client: MemoryClient,
@@ -224,16 +206,16 @@ def _add(
     content: Annotated[
         str | None, typer.Argument(help='For example "User is allergic to peanuts"; an episode\'s parts can make it.')
     ] = None,
-    goal: Goal = None,
-    steps: Steps = None,
-    outcome: Outcome = None,
-    lessons: Lessons = None,
-    kind: Type = None,
-    project: Project = None,
-    importance: Importance = None,
-    category: Category = None,
-    metadata: Metadata = None,
-    expires_at: Expires = None,
+    goal: options.Goal = None,
+    steps: options.Steps = None,
+    outcome: options.Outcome = None,
+    lessons: options.Lessons = None,
+    kind: options.Type = None,
+    project: options.Project = None,
+    importance: options.Importance = None,
+    category: options.Category = None,
+    metadata: options.Metadata = None,
+    expires_at: options.Expires = None,
 ) -> None:
     """Store a memory."""
     parts = _parts(goal, steps, outcome, lessons)
@@ -246,18 +228,18 @@ def _add(
 def _update(
     client: MemoryClient,
     *,
-    memory_id: MemoryId,
+    memory_id: options.MemoryId,
     content: Annotated[str | None, typer.Option(help="Its new text.")] = None,
-    goal: Goal = None,
-    steps: Steps = None,
-    outcome: Outcome = None,
-    lessons: Lessons = None,
-    kind: Type = None,
-    project: Project = None,
-    importance: Importance = None,
-    category: Category = None,
-    metadata: Metadata = None,
-    expires_at: Expires = None,
+    goal: options.Goal = None,
+    steps: options.Steps = None,
+    outcome: options.Outcome = None,
+    lessons: options.Lessons = None,
+    kind: options.Type = None,
+    project: options.Project = None,
+    importance: options.Importance = None,
+    category: options.Category = None,
+    metadata: options.Metadata = None,
+    expires_at: options.Expires = None,
     never_expires: Annotated[bool, typer.Option("--never-expires", help="Remove its time of expiry.")] = False,
 ) -> None:
     """Change a memory; what is not given stays as it is."""
@@ -270,8 +252,22 @@ def _update(
     print_json(client.update(memory_id, changes | ({"expires_at": None} if never_expires else {})))
 
 
+@_command("pin")
+def _pin(client: MemoryClient, memory_id: options.MemoryId) -> None:
+    """Have one memory in every request, whatever it asks; it expires no more."""
+    client.update(memory_id, {"pinned": True})
+    out.print(f"pinned {shown(memory_id)}")
+
+
+@_command("unpin")
+def _unpin(client: MemoryClient, memory_id: options.MemoryId) -> None:
+    """Have one memory in a request only when it is relevant, again."""
+    client.update(memory_id, {"pinned": False})
+    out.print(f"unpinned {shown(memory_id)}")
+
+
 @_command("forget")
-def _forget(client: MemoryClient, memory_id: MemoryId) -> None:
+def _forget(client: MemoryClient, memory_id: options.MemoryId) -> None:
     """Delete one memory."""
     client.forget(memory_id)
     out.print(f"forgot {shown(memory_id)}")
@@ -296,8 +292,8 @@ def _export(
     client: MemoryClient,
     *,
     history: Annotated[bool, typer.Option(help="Superseded memories too.")] = True,
-    since: Since = None,
-    until: Until = None,
+    since: options.Since = None,
+    until: options.Until = None,
 ) -> None:
     """Write every memory, or those of a period, to stdout, one JSON object a line; `import` reads it."""
     for line in client.export(history=history, since=since, until=until):
@@ -331,6 +327,7 @@ def _import(
 
 
 importing.register(memory_app)
+switches.register(memory_app)
 
 
 # -- input and output --------------------------------------------------------------------------------------------------

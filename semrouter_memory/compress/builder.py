@@ -101,7 +101,7 @@ class StateBuilder:
         self, claim: Claim, held: _Held, turns: Sequence[LoggedTurn], candidates: Sequence[Candidate]
     ) -> None:
         key = record.session_key(claim.session_id)
-        before = record.load_session((await self._store.get(claim.scope, [key])).get(key))
+        before = record.load((await self._store.get(claim.scope, [key])).get(key))
         states = _with_other_answers(before, (*claim.context, *claim.turns))
         # In a thread: counting the tokens of long texts takes time that recall does not have.
         states = await asyncio.to_thread(self._with_turns, states, turns, candidates)
@@ -215,7 +215,7 @@ class StateBuilder:
             value = record.dump(covered)
             for name in record.keys_of(covered):
                 await self._store.put(claim.scope, name, value, ttl=self._ttl)
-        await self._store.put(claim.scope, key, record.dump_session(states), ttl=self._ttl)
+        await self._store.put(claim.scope, key, record.dump(*states), ttl=self._ttl)
 
     async def _drop(self, scope: Scope, key: str, states: Sequence[Covered]) -> None:
         await self._store.drop(scope, [key, *(name for covered in states for name in record.keys_of(covered))])

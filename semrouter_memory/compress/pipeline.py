@@ -183,7 +183,7 @@ class Compressor:
         first = max(0, len(keys) - self._config.raw_turns - record.LOOK_BACK)
         values = await self._store.get(scope, keys[first:])
         for index in range(len(keys), first, -1):
-            covered = record.load(values.get(keys[index - 1]))
+            covered = next(iter(record.load(values.get(keys[index - 1]))), None)
             if covered is not None and covers(covered, index):
                 state = _undeleted(scope, covered.state, deletions)
                 return _CoveringState(covered, state, index) if state.entries or not covered.state.entries else None

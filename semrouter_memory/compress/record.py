@@ -65,30 +65,17 @@ class Covered:
     tokens: int = 0
 
 
-_COVERED: TypeAdapter[Covered] = TypeAdapter(Covered)
-_SESSION: TypeAdapter[list[Covered]] = TypeAdapter(list[Covered])
+_STATES: TypeAdapter[list[Covered]] = TypeAdapter(list[Covered])
 
 
-def dump(covered: Covered) -> bytes:
-    return _COVERED.dump_json(covered)
+def dump(*states: Covered) -> bytes:
+    return _STATES.dump_json(list(states))
 
 
-def load(value: bytes | None) -> Covered | None:
-    """What was written; None for nothing, or for what another version wrote."""
+def load(value: bytes | None) -> list[Covered]:
+    """What was written: one state, or a session's predecessors, oldest first. Nothing of what another version wrote."""
     try:
-        return _COVERED.validate_json(value) if value is not None else None
-    except ValidationError:
-        return None
-
-
-def dump_session(states: Sequence[Covered]) -> bytes:
-    return _SESSION.dump_json(list(states))
-
-
-def load_session(value: bytes | None) -> list[Covered]:
-    """Same as `load`, of a session's predecessors, oldest first."""
-    try:
-        return _SESSION.validate_json(value) if value is not None else []
+        return _STATES.validate_json(value) if value is not None else []
     except ValidationError:
         return []
 

@@ -20,6 +20,7 @@ from semrouter_memory.config.memory import (
     ShareConfig,
     SignalsConfig,
 )
+from semrouter_memory.config.reflection import MaintenanceConfig, ReflectionConfig
 from semrouter_memory.config.section import secret
 from semrouter_memory.config.service import (
     ExternalModel,
@@ -41,6 +42,7 @@ __all__ = [
     "IdentityConfig",
     "KnowledgeConfig",
     "LlmEndpoint",
+    "MaintenanceConfig",
     "ManagementConfig",
     "MemoryConfig",
     "MilvusConfig",
@@ -48,6 +50,7 @@ __all__ = [
     "RecallConfig",
     "RecordingConfig",
     "RedisConfig",
+    "ReflectionConfig",
     "RetainConfig",
     "ServerConfig",
     "ShareConfig",

@@ -63,6 +63,16 @@ class Config(BaseSettings):
         return self
 
     @model_validator(mode="after")
+    def _insights_have_a_model(self) -> "Config":
+        roles = {model.model_role for model in self.external_models}
+        if self.memory.maintenance.reflect == "on" and roles.isdisjoint({"memory_reflect", "memory_extraction"}):
+            raise ValueError(
+                "memory.maintenance.reflect asks a model with the role memory_reflect, else memory_extraction, and"
+                " external_models has neither; add one, or leave the setting out"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _an_unavailable_model_costs_no_turn(self) -> "Config":
         retain = self.memory.retain
         asked = any(model.model_role == "memory_extraction" for model in self.external_models)

@@ -5,7 +5,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
-from semrouter_memory.config.section import HeaderName, HostAndPort, Percent, Section
+from semrouter_memory.config.reflection import MaintenanceConfig, ReflectionConfig
+from semrouter_memory.config.section import WRITTEN_BARE, HeaderName, HostAndPort, Percent, Section, Switch
 from semrouter_memory.model import MemoryType, OwnerKind, Position, RenderStyle, StrategyName
 
 
@@ -129,9 +130,9 @@ class RecallConfig(Section):
     )
     token_budget: int = Field(512, ge=16, description="bound on the injected block, in the embedding model's tokens")
     pinned_tokens: int = Field(
-        64,
+        128,
         ge=0,
-        description="part of token_budget for memories that are injected whatever is asked: how to answer, the user's name; 0: none",
+        description="part of token_budget for memories that are injected whatever is asked: what the user pinned, how to answer, the user's name; 0: none",
     )
     receipt_days: float = Field(
         30,
@@ -252,7 +253,9 @@ class AgeingConfig(Section):
         description="quota on the bytes of text of one user's memories, enforced like max_memories; 0: no bound",
     )
     sweep_seconds: float = Field(3600, gt=0, description="pause between sweeps; each sweep reads all memories")
-    prune: Literal["off", "dry-run", "on"] = Field("off", description="delete what scores low; dry-run only reports")
+    prune: Annotated[Literal["off", "dry-run", "on"], WRITTEN_BARE] = Field(
+        "off", description="delete what scores low; dry-run only reports"
+    )
     prune_below: float = Field(0.1, ge=0, le=1, description="score below which a memory may be pruned")
     prune_after_days: float = Field(
         180,
@@ -260,7 +263,7 @@ class AgeingConfig(Section):
         description="days without use or confirmation before a memory may be pruned; uses must have been counted for that time",
     )
     history_days: float = Field(0, ge=0, description="days after which superseded memories are deleted; 0: never")
-    consolidate: Literal["off", "on"] = Field(
+    consolidate: Switch = Field(
         "off", description="merge related memories, the originals become history; may ask the memory_extraction model"
     )
     consolidate_at: int = Field(200, ge=2, description="a user's active memories from which consolidation starts")
@@ -330,6 +333,8 @@ class MemoryConfig(Section):
     ageing: AgeingConfig = AgeingConfig()
     compression: CompressionConfig = CompressionConfig()
     knowledge: KnowledgeConfig = KnowledgeConfig()
+    reflection: ReflectionConfig = ReflectionConfig()
+    maintenance: MaintenanceConfig = MaintenanceConfig()
 
     @model_validator(mode="after")
     def _dimensions_agree(self) -> "MemoryConfig":

@@ -2,9 +2,9 @@
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
 from semrouter_memory.errors import ConfigurationError
 
@@ -34,6 +34,16 @@ ListenAddress = Annotated[str, AfterValidator(_listen_address)]
 """host:port (0: any free port) or unix:path."""
 HeaderName = Annotated[str, AfterValidator(str.lower), Field(min_length=1)]
 Percent = Annotated[float, Field(ge=-1.0, le=1.0)]
+
+
+def _bare_word(value: Any) -> Any:
+    """YAML reads a bare `on` as true."""
+    return ("off", "on")[value] if isinstance(value, bool) else value
+
+
+WRITTEN_BARE = BeforeValidator(_bare_word)
+"""Of a setting that takes `on` and `off` among other words."""
+Switch = Annotated[Literal["off", "on"], WRITTEN_BARE]
 
 
 class Section(BaseModel):

@@ -32,8 +32,8 @@ class ExternalModel(Section):
     """An OpenAI-compatible chat model that takes over one role."""
 
     llm_provider: str = Field("vllm", description="name in traces; the API is always OpenAI's")
-    model_role: Literal["memory_rewrite", "memory_extraction", "memory_reconcile"] = Field(
-        description="use of the model"
+    model_role: Literal["memory_rewrite", "memory_extraction", "memory_reconcile", "memory_reflect"] = Field(
+        description="use of the model; without memory_reflect, memory_extraction reflects"
     )
     llm_endpoint: LlmEndpoint
     llm_model_name: str = Field(description="name of the model at its server")

@@ -1,4 +1,4 @@
-"""Deletes memories with every trace: rows, history, linked quotes and statements, summaries, usage, state, turns.
+"""Deletes memories with every trace: rows, history, linked quotes and statements, summaries, insights, usage, state, turns.
 
 Strategy. `tombstone` deletes on request. It commits a tombstone first: from then on every read that
 checks tombstones hides the memory, on every replica, and no writer brings it back. Then the traces that lead to the memory
@@ -32,11 +32,13 @@ from semrouter_memory.lineage import (
     SummarySplit,
     find_paraphrases,
     generations,
+    is_unsupported,
     pages,
     source_turns,
     split_summaries,
 )
 from semrouter_memory.model import (
+    DERIVED_FROM,
     SESSION_SOURCE,
     EvictionCandidate,
     EvictionReason,
@@ -66,6 +68,7 @@ PURGE_BATCH = 50
 MAX_LATE_USAGE = 10_000
 """Purged memories whose usage is deleted once more at the next sweep."""
 
+_DERIVED = frozenset({MemoryType.EPISODIC, MemoryType.REFLECTIVE})
 _BY_USAGE = frozenset({EvictionReason.PRUNED, EvictionReason.QUOTA})
 
 
@@ -75,27 +78,28 @@ class _Traces:
 
     Attributes:
         generations: the memory, its predecessors, theirs, and so on; then the same of linked quotes and statements.
-        episodes: summaries of the sessions in which these were said: they may repeat them in other words.
+        derived: summaries of the sessions in which these were said, which may repeat them in other words, and insights
+            drawn from any of them.
         turn_ids: the turns that all of these were learned from, or that repeat one of them.
         project_ids: projects whose sessions may have state about them.
     """
 
     generations: Sequence[Sequence[Memory]]
     split: SummarySplit
-    episodes: Sequence[Memory]
+    derived: Sequence[Memory]
     turn_ids: Sequence[str]
     project_ids: Collection[str]
 
     @property
     def memories(self) -> list[Memory]:
         """The named memory first."""
-        return [*chain(*self.generations), *self.split.summaries, *self.episodes]
+        return [*chain(*self.generations), *self.split.summaries, *self.derived]
 
     @property
     def deletion_order(self) -> Iterator[Sequence[Memory]]:
         """What is deleted first leaves the rest reachable: the oldest first, the named memory last."""
         named, *older = self.generations
-        return filter(None, (self.episodes, *reversed(older), self.split.summaries, named))
+        return filter(None, (self.derived, *reversed(older), self.split.summaries, named))
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,13 +218,13 @@ class DeletionService:
         deleted = await self._turn_log.tombstones(scope)
         split = await split_summaries(self._reader, scope, memory, is_deleted=deleted.covers)
         turns = [*(turn_id for each in memories for turn_id in source_turns(each)), *split.turns]
-        episodes = await self._episodes(scope, frozenset(turns), {each.id for each in memories})
-        turns += [turn_id for episode in episodes for turn_id in source_turns(episode)]
+        derived = await self._derived(scope, frozenset(turns), [*memories, *split.summaries])
+        turns += [turn_id for each in derived for turn_id in source_turns(each)]
         repeated = await find_paraphrases(self._records, scope, memories)
         # A memory may have been moved out of the project in which it was said, and every answer may repeat it.
-        projects = {each.scope.project_id for each in (*memories, *split.summaries, *episodes)}
+        projects = {each.scope.project_id for each in (*memories, *split.summaries, *derived)}
         return _Traces(
-            found, split, episodes, list(dict.fromkeys((*turns, *repeated.turn_ids))), projects | repeated.project_ids
+            found, split, derived, list(dict.fromkeys((*turns, *repeated.turn_ids))), projects | repeated.project_ids
         )
 
     async def _generations(self, scope: Scope, memory: Memory) -> list[list[Memory]]:
@@ -242,15 +246,18 @@ class DeletionService:
                 found += await generations(self._reader, scope, each)
         return found
 
-    async def _episodes(self, scope: Scope, turn_ids: frozenset[str], known: Collection[str]) -> list[Memory]:
-        if not turn_ids:
-            return []
-        return [
+    async def _derived(self, scope: Scope, turn_ids: frozenset[str], named: Sequence[Memory]) -> list[Memory]:
+        """The summaries of these turns' sessions, and the insights that were drawn from what is deleted."""
+        stored = [each async for page in pages(self._reader, scope, types=_DERIVED) for each in page]
+        known = {each.id for each in named}
+        episodes = [
             each
-            async for page in pages(self._reader, scope, types=frozenset({MemoryType.EPISODIC}))
-            for each in page
+            for each in stored
             if each.source == SESSION_SOURCE and each.id not in known and not turn_ids.isdisjoint(source_turns(each))
         ]
+        known |= {each.id for each in episodes}
+        insights = (each for each in stored if each.id not in known and not known.isdisjoint(each.ids(DERIVED_FROM)))
+        return [*episodes, *insights]
 
     async def _delete(self, scope: Scope, traces: _Traces, hold: OwnerHold) -> None:
         named = traces.memories[0]
@@ -344,6 +351,9 @@ class DeletionService:
                     still_holds = usage.get(memory.id) == each.usage
                 case EvictionReason.TOMBSTONED:
                     still_holds = deleted is None or deleted.covers(memory)
+                case EvictionReason.ORPHANED if memory.ids(DERIVED_FROM):
+                    gone = not found.keys().isdisjoint(memory.ids(DERIVED_FROM))
+                    still_holds = gone or await is_unsupported(self._reader, scope, memory)
                 case EvictionReason.ORPHANED:
                     # A successor that is evicted stands before its history.
                     successor = memory.superseded_by

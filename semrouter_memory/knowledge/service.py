@@ -7,7 +7,7 @@ as that of a project of memories does: from then on nothing shows the document, 
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
@@ -34,6 +34,7 @@ from semrouter_memory.ports import Clock, DeletionLog, Embedder, MemoryReader, M
 from semrouter_memory.recall.documents import DocumentSearch
 from semrouter_memory.recall.query import Query
 from semrouter_memory.recall.query_vectors import QueryVectors
+from semrouter_memory.recall.strategy import best_first
 
 _EMBEDDED_AT_ONCE = 16
 """Passages in one call of the embedder, which memories of other requests wait for."""
@@ -166,6 +167,15 @@ class KnowledgeService:
         found = await self._search.search(query, owner, fresh=True)
         deleted = await self._deletions.tombstones(owner)
         return [hit for hit in found if not deleted.covers(hit.memory)][:limit]
+
+    def served(self, owners: Iterable[Scope | None]) -> list[Scope]:
+        """Those of the owners that may have documents, each once."""
+        return [owner for owner in dict.fromkeys(owners) if owner is not None and self.serves(owner)]
+
+    async def search_all(self, owners: Iterable[Scope | None], text: str, *, limit: int) -> list[Hit]:
+        """Same as `search`, of all those owners that may have documents."""
+        found = [hit for owner in self.served(owners) for hit in await self.search(owner, text, limit=limit)]
+        return best_first(found)[:limit]
 
     async def page(self, owner: Scope, *, limit: int, cursor: str = "") -> DocumentPage:
         """Raises: InvalidRequestError: the cursor is not one of ours."""

@@ -19,7 +19,6 @@ from semrouter_memory.errors import ChatModelError, UnavailableError
 from semrouter_memory.language.scripts import CJK
 from semrouter_memory.language.third_person import embedded_text
 from semrouter_memory.lineage import all_memories
-from semrouter_memory.maintenance.eviction import confirmations
 from semrouter_memory.maintenance.related import (
     MAX_CONTENT_CHARS,
     MERGEABLE,
@@ -141,7 +140,9 @@ class Consolidator:
         memories = await all_memories(self._reader, scope, now=self._clock.now())
         if len(memories) < self._config.consolidate_at:
             return False
-        memories = [memory for memory in memories if memory.type in MERGEABLE and not memory.passage_count]
+        memories = [
+            memory for memory in memories if memory.type in MERGEABLE and not memory.passage_count and not memory.pinned
+        ]
         vectors = []
         for start in range(0, len(memories), _BATCH):
             batch = [embedded_text(memory) for memory in memories[start : start + _BATCH]]
@@ -230,7 +231,7 @@ def _metadata(memories: Sequence[Memory], model: str) -> Mapping[str, Json]:
         **merged,
         "turn_ids": list(dict.fromkeys(turns)),
         **({"replaces": list(dict.fromkeys(replaced))} if replaced else {}),
-        "confirmations": sum(map(confirmations, memories)),
+        "confirmations": sum(memory.confirmations for memory in memories),
         "consolidated_from": [memory.id for memory in memories],
         "extractor": EXTRACTOR,
         "model": model,

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from semrouter_memory.config import AgeingConfig
-from semrouter_memory.model import EvictionCandidate, EvictionReason, Memory, MemoryType, Usage
+from semrouter_memory.model import DERIVED_FROM, EvictionCandidate, EvictionReason, Memory, MemoryType, Usage
 
 _DAY = timedelta(days=1)
 _HALF_WAY_EVIDENCE = 4.0
@@ -51,7 +51,7 @@ def score_of(memory: Memory, usage: Usage | None, *, now: datetime, half_life_da
         importance=memory.importance,
         access_count=usage.access_count if usage else 0,
         age_days=(now - last_needed(memory, usage)) / _DAY,
-        confirmations=confirmations(memory),
+        confirmations=memory.confirmations,
         flagged=is_flagged(memory),
         half_life_days=half_life_days,
     )
@@ -61,13 +61,6 @@ def last_needed(memory: Memory, usage: Usage | None) -> datetime:
     """When it was last said, changed, imported or used."""
     times = [memory.observed_at, memory.created_at, memory.updated_at]
     return max(*times, usage.last_accessed_at) if usage else max(times)
-
-
-def confirmations(memory: Memory) -> int:
-    """How often it was said again."""
-    count = memory.metadata.get("confirmations", 0)
-    # A caller's metadata may use the name for something else.
-    return count if isinstance(count, int) and not isinstance(count, bool) else 0
 
 
 def is_flagged(memory: Memory) -> bool:
@@ -82,8 +75,15 @@ _DURABLE = frozenset({MemoryType.SEMANTIC, MemoryType.PROCEDURAL, MemoryType.REF
 """Types that hold until something newer is said, unlike episodes."""
 
 
+def is_kept(memory: Memory) -> bool:
+    """Whether only the user removes it: it is pinned, and no history."""
+    return memory.pinned and memory.superseded_at is None
+
+
 def is_expired(memory: Memory, *, now: datetime, config: AgeingConfig) -> bool:
-    """Past its own expiry; without one, past the lifetime of its type since it was said last."""
+    """Past its own expiry; without one, past the lifetime of its type since it was said last. What is pinned is not."""
+    if is_kept(memory):
+        return False
     if memory.expires_at is not None:
         return memory.expires_at <= now
     days = config.ttl_days.get(memory.type)
@@ -101,7 +101,11 @@ def is_old_history(memory: Memory, *, now: datetime, config: AgeingConfig) -> bo
 
 def is_unused(memory: Memory, usage: Usage | None, *, now: datetime, config: AgeingConfig) -> bool:
     """An active memory with a low score that for long was neither said nor used."""
-    if memory.superseded_at is not None or (memory.type in _DURABLE and memory.importance >= HIGH_IMPORTANCE):
+    if (
+        memory.superseded_at is not None
+        or is_kept(memory)
+        or (memory.type in _DURABLE and memory.importance >= HIGH_IMPORTANCE)
+    ):
         return False
     if _days(last_needed(memory, usage), now) < config.prune_after_days:
         return False
@@ -128,6 +132,11 @@ def orphans(history: Iterable[Memory], present: set[str]) -> list[Memory]:
     return found
 
 
+def unsupported(insights: Iterable[Memory], present: set[str]) -> list[Memory]:
+    """Insights of which a source is not among the ids that are present and active."""
+    return [memory for memory in insights if not present.issuperset(memory.ids(DERIVED_FROM))]
+
+
 def has_quota(config: AgeingConfig) -> bool:
     return bool(config.max_memories or config.max_bytes)
 
@@ -148,7 +157,7 @@ def over_quota(
     """Which of one user's memories are evicted so that the rest is within the quota.
 
     Superseded and expired memories come first, the longest superseded before others; then active memories, those with the
-    lowest score before others.
+    lowest score before others. What is pinned counts, and stays.
     """
 
     def rank(memory: Memory) -> tuple[bool, float, datetime, str]:
@@ -161,7 +170,7 @@ def over_quota(
 
     count, size = len(memories), sum(map(size_of, memories))
     evicted: list[EvictionCandidate] = []
-    for memory in sorted(memories, key=rank):
+    for memory in sorted((each for each in memories if not is_kept(each)), key=rank):
         if not exceeds_quota(count, size, config):
             break
         evicted.append(EvictionCandidate(memory, EvictionReason.QUOTA, usage.get(memory.id)))

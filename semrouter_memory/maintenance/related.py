@@ -21,7 +21,7 @@ from semrouter_memory.language.terms import terms
 from semrouter_memory.language.values import MONTHS, split, units
 from semrouter_memory.language.words import STOP_WORDS
 from semrouter_memory.maintenance.eviction import is_flagged
-from semrouter_memory.model import Memory, MemoryType, Scope, Vector
+from semrouter_memory.model import DERIVED_FROM, Memory, MemoryType, Scope, Vector
 from semrouter_memory.retain.reconciling.features import around
 from semrouter_memory.retain.reconciling.statement import Statement, statement
 
@@ -74,7 +74,9 @@ def groups(memories: Sequence[Memory], vectors: Sequence[Vector]) -> list[Group]
     kinds: dict[tuple[Scope, MemoryType], list[tuple[Memory, Vector]]] = {}
     for memory, vector in zip(memories, vectors, strict=True):
         lasts = memory.expires_at is None and not memory.within_session
-        if memory.type in MERGEABLE and lasts and not is_flagged(memory):
+        # An insight is deleted with any of its sources, which others must not be.
+        derived = bool(memory.ids(DERIVED_FROM))
+        if memory.type in MERGEABLE and lasts and not derived and not is_flagged(memory):
             kinds.setdefault((memory.scope, memory.type), []).append((memory, vector))
     return [group for kind in kinds.values() for group in _of_one_kind(kind)]
 

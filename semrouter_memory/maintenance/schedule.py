@@ -16,6 +16,7 @@ from semrouter_memory.errors import StoreUnavailableError, UnavailableError
 from semrouter_memory.events import MaintenanceFinished, StoreFailed, WorkFailed
 from semrouter_memory.maintenance.consolidate import Consolidator
 from semrouter_memory.maintenance.eviction import has_quota
+from semrouter_memory.maintenance.reflect import InsightWriter
 from semrouter_memory.maintenance.sweep import OWN_SCOPE, MaintenanceRun, Sweeper
 from semrouter_memory.maintenance.usage import UsageCounter
 from semrouter_memory.model import MaintenanceReport, Scope
@@ -26,6 +27,8 @@ TICK_SECONDS = 2.0
 """Delay between a write and the check of the owner's quota."""
 MAX_CHANGED = 10_000
 """Owners that wait for a check; others wait for the sweep."""
+MAX_REFLECTED = 100
+"""Users that a model is asked about in one sweep."""
 _FIRST = timedelta(minutes=1)
 """Delay after the start and after a failure, so that a process that is restarted every hour sweeps too."""
 _FIRST_COMPACTION = timedelta(minutes=10)
@@ -41,6 +44,7 @@ class MaintenanceScheduler:
 
     Args:
         consolidator: None: memories are not merged.
+        insights: None: no insights are written.
     """
 
     def __init__(
@@ -55,7 +59,9 @@ class MaintenanceScheduler:
         observer: Observer,
         clock: Clock,
         config: AgeingConfig,
+        insights: InsightWriter | None = None,
     ) -> None:
+        self._insights = insights
         self._sweeper = sweeper
         self._consolidator = consolidator
         self._usage = usage
@@ -122,13 +128,15 @@ class MaintenanceScheduler:
             await self._compact()
 
     async def sweep(self) -> MaintenanceReport:
-        """Sweep and consolidate now, and report it."""
+        """Sweep, consolidate and reflect now, and report it."""
         run = MaintenanceRun()
         await self.flush()
         self._consolidated.clear()
-        for scope in await self._sweeper.sweep(run):
-            if not await self._consolidate(scope, run):
+        owners = await self._sweeper.sweep(run)
+        for scope, active in owners:
+            if active >= self._config.consolidate_at and not await self._consolidate(scope, run):
                 break
+        await self._reflect(owners, run)
         self._report_bugs(run.bugs)
         return await self._finish_sweep(run.report())
 
@@ -190,6 +198,21 @@ class MaintenanceScheduler:
             # Not retried before the next sweep.
             self._consolidated.add(scope.owner)
         return True
+
+    async def _reflect(self, owners: Sequence[tuple[Scope, int]], run: MaintenanceRun) -> None:
+        """Have insights written; owners that are not reached come first the next time, for the others have nothing new."""
+        asked = 0
+        for scope, active in owners if self._insights is not None else ():
+            assert self._insights is not None
+            if asked == MAX_REFLECTED or not self._insights.wants(scope, active):
+                continue
+            try:
+                asked += await self._insights.reflect(scope, run)
+            except UnavailableError as error:
+                run.failed(error)
+                break
+            except Exception as error:  # noqa: BLE001 - one owner's data must not keep maintenance from the others
+                run.bugs.append(error)
 
     def _report_bugs(self, bugs: Sequence[BaseException]) -> None:
         for bug in bugs:

@@ -24,8 +24,17 @@ from semrouter_memory.maintenance.eviction import (
     orphans,
     over_quota,
     size_of,
+    unsupported,
 )
-from semrouter_memory.model import EvictionCandidate, EvictionReason, MaintenanceReport, Memory, Scope, Usage
+from semrouter_memory.model import (
+    DERIVED_FROM,
+    EvictionCandidate,
+    EvictionReason,
+    MaintenanceReport,
+    Memory,
+    Scope,
+    Usage,
+)
 from semrouter_memory.ports import Clock, Deletions, MemoryReader, StateStore, Tombstones
 
 OWN_SCOPE = Scope("")
@@ -65,6 +74,7 @@ class MaintenanceRun:
         self.held = 0
         self.summaries = 0
         self.merged = 0
+        self.insights = 0
         self.ended = 0
 
     def deleted(self, candidates: Iterable[EvictionCandidate]) -> None:
@@ -92,6 +102,7 @@ class MaintenanceRun:
             held=self.held,
             summaries=self.summaries,
             merged=self.merged,
+            insights=self.insights,
             ended=self.ended,
             failures=tuple(self._failures),
             seconds=time.perf_counter() - self._started,
@@ -107,6 +118,7 @@ class OwnerTally:
         ids: of all memories, history included; `size` is theirs in bytes.
         candidates: memories evicted for a reason that needs no usage.
         unused: active memories that are unused as far as is known without usage.
+        insights: which name the memories that they were drawn from.
     """
 
     scope: Scope
@@ -117,6 +129,7 @@ class OwnerTally:
     history: list[Memory] = field(default_factory=list)
     candidates: list[EvictionCandidate] = field(default_factory=list)
     unused: list[Memory] = field(default_factory=list)
+    insights: list[Memory] = field(default_factory=list)
 
 
 class Sweeper:
@@ -139,8 +152,8 @@ class Sweeper:
         self._clock = clock
         self._config = config
 
-    async def sweep(self, run: MaintenanceRun) -> list[Scope]:
-        """Evict what is due; returns the owners with enough memories to be consolidated.
+    async def sweep(self, run: MaintenanceRun) -> list[tuple[Scope, int]]:
+        """Evict what is due; returns each owner with the number of active memories.
 
         Never raises for a part that is unavailable: the run's report names it.
         """
@@ -161,7 +174,7 @@ class Sweeper:
             except Exception as error:  # noqa: BLE001 - one owner's data must not keep maintenance from the others
                 run.bugs.append(error)
         await self._drop_ended(run)
-        return [tally.scope for tally in tallies if tally.active >= self._config.consolidate_at]
+        return [(tally.scope, tally.active) for tally in tallies]
 
     async def enforce(self, scope: Scope, run: MaintenanceRun) -> None:
         """Bring one owner's memories within the quota.
@@ -211,6 +224,8 @@ class Sweeper:
         tally.size += size_of(memory)
         if memory.superseded_at is not None:
             tally.history.append(memory)
+        if memory.ids(DERIVED_FROM):
+            tally.insights.append(memory)
         if reason := self._reason(tally, memory, now):
             tally.candidates.append(EvictionCandidate(memory, reason))
         elif memory.superseded_at is None:
@@ -307,6 +322,9 @@ def _due(tally: OwnerTally) -> list[EvictionCandidate]:
     gone = {each.memory.id for each in tally.candidates}
     history = [memory for memory in tally.history if memory.id not in gone]
     orphaned = orphans(history, tally.ids - gone)
+    gone |= {memory.id for memory in orphaned}
+    insights = [memory for memory in tally.insights if memory.id not in gone]
+    orphaned += unsupported(insights, tally.ids - gone - {memory.id for memory in tally.history})
     return [*tally.candidates, *(EvictionCandidate(memory, EvictionReason.ORPHANED) for memory in orphaned)]
 
 

@@ -18,6 +18,7 @@ from semrouter_memory.exchange.identity import administered, authenticated_user,
 from semrouter_memory.knowledge.service import KnowledgeService
 from semrouter_memory.manage.exception_handlers import unauthenticated
 from semrouter_memory.manage.filters import filter_in
+from semrouter_memory.manage.reflecting import Reflector
 from semrouter_memory.manage.schemas import ErrorJson
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.manage.times import observed_in
@@ -36,6 +37,7 @@ class Access:
         owner_of: the owner that a request acts for; raises an `HTTPException` when there is none.
         owner_parameters: query parameters that `owner_of` reads.
         knowledge: the documents of organisations; None: there are none.
+        reflector: answers questions; None: nothing does.
     """
 
     service: MemoryService
@@ -43,6 +45,7 @@ class Access:
     owner_of: Callable[[Request], Scope]
     owner_parameters: frozenset[str] = frozenset({OWNER})
     knowledge: KnowledgeService | None = None
+    reflector: Reflector | None = None
 
     def organisation_of(self, request: Request, owner: Scope) -> Scope | None:
         """The organisation whose documents a request may search: the owner, or the one that a filter named."""

@@ -43,12 +43,7 @@ class Admission:
         return admissible_content(content, max_chars=self._config.max_content_chars, redact=self._redact)
 
     def check_query(self, query: str) -> None:
-        if not query.strip():
-            raise InvalidRequestError("query must not be blank", field="query")
-        if len(query) > self._config.max_content_chars:
-            raise InvalidRequestError(
-                f"query is longer than {self._config.max_content_chars} characters", field="query"
-            )
+        require_query(query, max_chars=self._config.max_content_chars)
 
     def check_metadata(self, metadata: Mapping[str, Json], *, stored: bool = False) -> None:
         """Args: stored: it is a memory's whole metadata; what the service wrote is not checked."""
@@ -68,6 +63,14 @@ class Admission:
         self.check_metadata(line.metadata, stored=True)
         self.check_episode(line.episode, line.type)
         admissible_provenance(line.metadata, redact=self._redact)
+
+
+def require_query(query: str, *, max_chars: int, field: str = "query") -> None:
+    """Raises: InvalidRequestError: it is blank or too long."""
+    if not query.strip():
+        raise InvalidRequestError(f"{field} must not be blank", field=field)
+    if len(query) > max_chars:
+        raise InvalidRequestError(f"{field} is longer than {max_chars} characters", field=field)
 
 
 def admissible_content(content: str, *, max_chars: int, redact: Redact) -> str:

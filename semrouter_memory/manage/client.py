@@ -208,7 +208,7 @@ class MemoryClient(ApiClient):
     """The routes of memories, a method for each."""
 
     def page(
-        self, *, limit: int, cursor: str = "", types: Sequence[str] = (), **filters: str | None
+        self, *, limit: int, cursor: str = "", types: Sequence[str] = (), **filters: str | bool | None
     ) -> dict[str, Json]:
         """Args: filters: further parameters of the route; None leaves one out."""
         query = _given({"limit": limit, "cursor": cursor, "type": list(types), **filters})
@@ -226,6 +226,11 @@ class MemoryClient(ApiClient):
         """Args: options: of the search route; None leaves one out."""
         asked = {"query": query, "as": "recall", **_given(options)}
         return self._object("POST", f"{_PATH}/search", holding="data", json=asked)
+
+    def reflect(self, question: str, **options: Json) -> dict[str, Json]:
+        """Args: options: of the route; None leaves one out."""
+        asked = {"question": question, **_given(options)}
+        return self._object("POST", f"{_PATH}/reflect", holding="answer", json=asked)
 
     def add(self, content: str | None, **fields: Json) -> dict[str, Json]:
         return self._object("POST", _PATH, holding="id", json=_given({"content": content, **fields}))

@@ -5,7 +5,7 @@ health, readiness, metrics, and the routes that need the operator's token; the p
 """
 
 import hmac
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Annotated
@@ -25,12 +25,14 @@ from semrouter_memory.manage import (
     knowledge_routes,
     mcp_routes,
     operator_routes,
+    reflect_routes,
     routes,
 )
 from semrouter_memory.manage.access import OWNER, PREFIX, Access, describe_owner, named_owner, owner_in_header
 from semrouter_memory.manage.browsers import BrowserRules
 from semrouter_memory.manage.exception_handlers import unauthenticated
 from semrouter_memory.manage.operator_routes import OperatorContext
+from semrouter_memory.manage.reflecting import Reflector
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.model import Scope
 
@@ -45,8 +47,12 @@ _OF_MEMORIES = (mcp_routes.router, routes.router)
 """In this order: a route of memories would take `mcp` for an id."""
 
 
-def _of_owners(knowledge: KnowledgeService | None) -> tuple[APIRouter, ...]:
-    return _OF_MEMORIES if knowledge is None else (*_OF_MEMORIES, knowledge_routes.routes)
+def _of_owners(access: Access) -> Iterator[APIRouter]:
+    yield from _OF_MEMORIES
+    if access.reflector is not None:
+        yield reflect_routes.router
+    if access.knowledge is not None:
+        yield knowledge_routes.routes
 
 
 def create_user_api(
@@ -57,21 +63,27 @@ def create_user_api(
     shared_secret: str | None = None,
     secret_header: str = "x-memory-secret",  # noqa: S107 - the name of a header
     knowledge: KnowledgeService | None = None,
+    reflector: Reflector | None = None,
 ) -> FastAPI:
     """The ASGI application for `management.listen`.
 
     Args:
         shared_secret: what every request must carry in `secret_header`; None where only the proxy reaches the port.
         knowledge: what members of an organisation may search, and its administrators change; None: nothing.
+        reflector: answers questions from memories; None: the route does not exist.
     """
     app = _base_app("Memory", _ABOUT.format(header=identity.user_header), config)
     if shared_secret is not None:
         app.add_middleware(exception_handlers.SharedSecretCheck, header=secret_header, secret=shared_secret)
     app.state.access = Access(
-        service=service, identity=identity, owner_of=owner_in_header(identity), knowledge=knowledge
+        service=service,
+        identity=identity,
+        owner_of=owner_in_header(identity),
+        knowledge=knowledge,
+        reflector=reflector,
     )
     console_routes.add_for_users(app)
-    for router in _of_owners(knowledge):
+    for router in _of_owners(app.state.access):
         app.include_router(router, dependencies=[Depends(describe_owner)])
     return app
 
@@ -126,12 +138,14 @@ def create_operator_api(
     readiness: Callable[[], Readiness],
     metrics: Callable[[], tuple[bytes, str]],
     context: OperatorContext | None = None,
+    reflector: Reflector | None = None,
 ) -> FastAPI:
     """The ASGI application for `management.operator_listen`.
 
     Args:
         token: the operator's; None: only health and metrics are served.
         context: serves the operator's own routes.
+        reflector: same as in `create_user_api`.
         readiness: asked at each /readyz.
         metrics: called at each /metrics; gives the text and its content type.
     """
@@ -144,10 +158,11 @@ def create_operator_api(
             owner_of=_owner_named(identity),
             owner_parameters=frozenset({OWNER, "user_id"}),
             knowledge=context.knowledge if context is not None else None,
+            reflector=reflector,
         )
         check = Depends(_operator_check(token))
         console_routes.add_for_operators(app, check)
-        for router in _of_owners(app.state.access.knowledge):
+        for router in _of_owners(app.state.access):
             app.include_router(router, dependencies=[check, Depends(_describe_owner)])
         if context is not None:
             app.state.operator = context

@@ -38,13 +38,21 @@ Content = Annotated[
     ),
 ]
 Importance = Annotated[float, Field(ge=0, le=1, strict=True, description="0 (trivia) to 1 (vital)")]
+Pinned = Annotated[
+    bool,
+    Field(
+        strict=True,
+        description="Whether every request is given it, whatever it asks, within `memory.recall.pinned_tokens`. A pinned memory"
+        " does not expire and is not evicted; a newer statement that replaces it is pinned in its place.",
+    ),
+]
 
 
 Metadata = Annotated[
     dict[str, Any],
     Field(
         description="Anything worth keeping with the statement, as JSON; filters name its texts, numbers and booleans. `form`, `context`, `quote`, `statements`,"
-        " `episode`, `outdated_by`, `turn_ids`, `extractor`, `model`, `confirmations`, `flagged`, `contradicts`, `replaces`, `consolidated_from`, `imported_at`, `asserted_at` and `within`"
+        " `episode`, `outdated_by`, `turn_ids`, `extractor`, `model`, `confirmations`, `flagged`, `pinned`, `contradicts`, `replaces`, `consolidated_from`, `derived_from`, `imported_at`, `asserted_at` and `within`"
         " belong to the service. Bounded by `management.max_metadata_bytes`.",
         examples=[{"origin": "crm"}],
     ),
@@ -138,6 +146,7 @@ class StoreRequest(EpisodeParts):
         description="What the client calls a session: recalled there alone, and deleted at its end, soon if that never comes.",
     )
     promote: bool = Field(default_factory=bool, description="Not deleted at the session's end: then the user's own.")
+    pinned: Pinned = Field(default_factory=bool)
     metadata: Metadata = Field(default_factory=dict)
 
 
@@ -163,6 +172,7 @@ class UpdateRequest(EpisodeParts):
     importance: Importance = Field(default_factory=_absent)
     category: Category = Field(default_factory=_absent)
     expires_at: Expiry = Field(default_factory=_absent)
+    pinned: Pinned = Field(default_factory=_absent)
     metadata: Metadata = Field(default_factory=_absent)
 
     def changes(self) -> dict[str, Any]:
@@ -170,7 +180,7 @@ class UpdateRequest(EpisodeParts):
         return {name: getattr(self, name) for name in self.model_fields_set - _PARTS}
 
 
-def _whole(value: Any) -> Any:
+def whole_number(value: Any) -> Any:
     """JSON knows one kind of number: 10.0 is an integer there."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
@@ -182,7 +192,7 @@ class SearchRequest(ApiRequest):
         str, Field(min_length=1, description="What to look for, in words.", examples=["What's my budget for the trip?"])
     ]
     limit: Annotated[
-        int, Field(ge=1, le=MAX_HITS, strict=True, description="At most so many."), BeforeValidator(_whole)
+        int, Field(ge=1, le=MAX_HITS, strict=True, description="At most so many."), BeforeValidator(whole_number)
     ] = 10
     types: Annotated[
         list[MemoryType] | None, Field(min_length=1, description="Only these types; without it every type.")
@@ -243,7 +253,10 @@ class MemoryJson(ApiAnswer):
     session_id: str = Field(description='The session it was said in; "" when it was stored through this API.')
     within_session: str = Field(description='What the client calls the session that it holds in; "": in all.')
     promote: bool = Field(description="Whether it becomes the user's own at the end of that session.")
-    source: str = Field(description="`conversation` or `api`.", examples=["conversation"])
+    source: str = Field(
+        description="`conversation`, `session` (the summary of one), `reflection` (an insight) or `api`.",
+        examples=["conversation"],
+    )
     observed_at: datetime = Field(description="When it was said; decides what is newer.")
     created_at: datetime
     updated_at: datetime
@@ -253,6 +266,7 @@ class MemoryJson(ApiAnswer):
     )
     expires_at: datetime | None = Field(description="From then on it is not recalled, and a sweep deletes it.")
     importance: float
+    pinned: bool = Field(description="Whether every request is given it, whatever it asks.")
     category: Annotated[str, BeforeValidator(_text_or_none)] = Field(
         validation_alias=AliasPath("metadata", CATEGORY),
         default="",

@@ -13,6 +13,12 @@ from semrouter_memory.model.scope import Json, MemoryType, Scope, Vector
 SESSION_SOURCE = "session"
 """`Memory.source` of a session's summary: it repeats what others say, and is no statement of its own."""
 
+REFLECTION_SOURCE = "reflection"
+"""`Memory.source` of an insight, which a model drew from memories."""
+
+DERIVED_FROM = "derived_from"
+"""Metadata of an insight: the ids of the memories that it was drawn from. It is deleted with each of them."""
+
 IMPORTED_AT = "imported_at"
 """Metadata: when the memory was imported; what was deleted before that does not cover it."""
 
@@ -50,6 +56,9 @@ ASSERTED_AT = "asserted_at"
 WITHIN = "within"
 """Metadata of a memory that holds within one session: what the client calls it (`session`), and whether the memory becomes the
 owner's own at its end (`promote`)."""
+
+PINNED = "pinned"
+"""Metadata: true for a memory that the user wants to have in every request."""
 
 
 def derived_id(*of: str) -> str:
@@ -105,7 +114,7 @@ class Memory:
         content: the statement, or what the user said in their own words.
         observed_at: when it was said; decides what is newer.
         superseded_at: set when a newer memory replaced it; from then on it is history and is not recalled.
-        source: `conversation`, `session` (the summary of one) or `api`.
+        source: `conversation`, `session` (the summary of one), `reflection` (an insight) or `api`.
         metadata: provenance (`turn_ids`, `extractor`, `model`) and whatever an API caller attached.
         passage: 0 for a whole memory; else this is a passage of the long memory with this id, counted from 1.
     """
@@ -186,9 +195,21 @@ class Memory:
         return value if isinstance(value, Mapping) else {}
 
     @property
+    def pinned(self) -> bool:
+        """Whether the user wants to have it in every request. Such a memory does not expire and is not evicted."""
+        return self.metadata.get(PINNED) is True
+
+    @property
     def outdated_by(self) -> tuple[str, ...]:
         """Ids of the memories that say a new value of something that this one tells among other things."""
         return self.ids(OUTDATED_BY)
+
+    @property
+    def confirmations(self) -> int:
+        """How often it was said again."""
+        count = self.metadata.get("confirmations", 0)
+        # A caller's metadata may use the name for something else.
+        return count if isinstance(count, int) and not isinstance(count, bool) else 0
 
     @property
     def quote(self) -> str:
@@ -395,7 +416,7 @@ class EvictionReason(StrEnum):
     HISTORY = "history"
     """Superseded for longer than history is stored."""
     ORPHANED = "orphaned"
-    """History of a memory that does not exist any more."""
+    """History of a memory that does not exist any more, or an insight of which a source is deleted or superseded."""
     PRUNED = "pruned"
     """Unused, with a low score, for long."""
     QUOTA = "quota"
@@ -421,6 +442,7 @@ class MaintenanceReport:
         would_delete_ids: reason -> ids of those, a bounded number of them.
         held: seem unused, but usage has not been counted for long enough to prune them.
         summaries: memories that consolidation wrote, in place of `merged` others.
+        insights: memories that reflection wrote.
         ended: values of the state store that had ended.
         failures: short names of unavailable parts; the work that needs them was skipped.
     """
@@ -432,6 +454,7 @@ class MaintenanceReport:
     would_delete_ids: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     held: int = 0
     summaries: int = 0
+    insights: int = 0
     merged: int = 0
     ended: int = 0
     failures: tuple[str, ...] = ()

@@ -6,17 +6,19 @@ from semrouter_memory.model.memories import (
     ASKED,
     ASSERTED_AT,
     CONTEXT,
+    DERIVED_FROM,
     EPISODE,
     FORM,
     IMPORTED_AT,
     OUTDATED_BY,
     PASSAGE_COUNT,
+    PINNED,
     QUOTE,
     STATEMENTS,
     WITHIN,
 )
 
-PROVENANCE_IDS = frozenset({"turn_ids", "replaces", "contradicts", "consolidated_from", OUTDATED_BY})
+PROVENANCE_IDS = frozenset({"turn_ids", "replaces", "contradicts", "consolidated_from", DERIVED_FROM, OUTDATED_BY})
 """Lists of ids."""
 
 PROVENANCE_KINDS: Mapping[str, type] = {
@@ -32,6 +34,7 @@ PROVENANCE_KINDS: Mapping[str, type] = {
     "confirmations": int,
     PASSAGE_COUNT: int,
     "flagged": bool,
+    PINNED: bool,
     IMPORTED_AT: str,
     ASSERTED_AT: str,
 }

@@ -123,7 +123,7 @@ def parse(answer: str) -> list[Extracted]:
         ChatModelError: there is no JSON array in it, or only a broken one.
     """
     facts: dict[str, Extracted] = {}
-    for entry in _array(answer):
+    for entry in json_array(answer):
         if len(facts) == MAX_FACTS:
             break
         if fact := _fact(entry):
@@ -144,7 +144,12 @@ def _bounded(text: str) -> str:
     return text if len(text) <= MAX_TURN_CHARS else text[:MAX_TURN_CHARS] + " [...]"
 
 
-def _array(answer: str) -> list[Json]:
+def json_array(answer: str) -> list[Json]:
+    """The array in a model's answer; an object that wraps one, or that is an entry, will do.
+
+    Raises:
+        ChatModelError: there is none.
+    """
     for value in json_values(answer):
         if (found := _as_array(value)) is not None:
             return found

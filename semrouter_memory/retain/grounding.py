@@ -19,7 +19,7 @@ from semrouter_memory.language.phrases import begins, lists, phrases, word_set
 from semrouter_memory.language.scripts import CJK
 from semrouter_memory.language.sentences import QUESTION_MARKS, sentences
 from semrouter_memory.language.values import NUMBER_WORDS, ORDINALS, split
-from semrouter_memory.language.words import tokens
+from semrouter_memory.language.words import STOP_WORDS, tokens
 from semrouter_memory.model import Candidate, LoggedTurn
 from semrouter_memory.retain import content_policy
 from semrouter_memory.retain.directives import spoken
@@ -49,12 +49,15 @@ _SOON = 60
 """A date so many days from the turn may be the model's reading of "next Friday"."""
 
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
+_AMOUNT = re.compile(r"\d+[A-Za-z]*")
 _DATA = lists("grounding", __package__)
 _TELLING, _CALENDAR, _LOOSE = (
     word_set(_DATA["telling"]),
     word_set(_DATA["calendar"]),
     word_set(_DATA["loose"]),
 )
+_OPENING = STOP_WORDS | word_set(_DATA["opening"])
+"""Words with which a sentence begins, and which are no names."""
 _HAN_TELLING = frozenset(_DATA["telling_zh"])
 _NEGATORS, _NEGATIVE, _DENYING = (word_set(_DATA[name]) for name in ("negators", "negative", "denying"))
 _NEGATIVE_HAN = tuple(filter(CJK.match, _NEGATIVE))
@@ -119,6 +122,18 @@ def ground(
     return Grounded(tuple(passed), turned_away, tuple(doubtful), tuple(said.sentences))
 
 
+def made_up(text: str, sources: Sequence[str], days: Sequence[datetime]) -> str:
+    """What of a text that a model made of sources stands in none of them, as a reason; "" when all of it does.
+
+    Numbers and names are looked for. Chinese names look like any other words, so of a Chinese text half of the words must be
+    known.
+
+    Args:
+        days: of the sources.
+    """
+    return _UserWords(sources, days).made_up(text)
+
+
 def _told(own: str) -> str:
     """What of a user's text is said of what is: without suppositions and orders to write something."""
     return "".join(sentence for sentence in sentences(own) if not _is_supposed(sentence))
@@ -145,7 +160,7 @@ class _UserWords:
 
     def misses(self, content: str) -> str:
         """What of a statement the user did not say, as a reason; "" when they said it."""
-        if not all(ways & self._numbers or self._is_soon(value) for value, ways in _numbers(_without_loose(content))):
+        if not self._knows_numbers(content):
             return NUMBER
         if not all(self._knows_name(name) for name in capitalised(content)):
             return NAME
@@ -156,6 +171,18 @@ class _UserWords:
             return WORDS
         best = max(self.sentences, key=lambda sentence: _Known(sentence.lower()).share(content), default="")
         return _against(content, best)
+
+    def made_up(self, text: str) -> str:
+        """Same, of the numbers and names of a text that may begin its sentences with any word."""
+        if not self._knows_numbers(text):
+            return NUMBER
+        names = (word for word in _WORD.findall(_AMOUNT.sub(" ", CJK.sub(" ", text))) if word != word.lower())
+        if not all(_bare(name.lower()) in _OPENING or self._knows_name(name) for name in names):
+            return NAME
+        return WORDS if CJK.search(text) and self._known.share(text) < _SUPPORT else ""
+
+    def _knows_numbers(self, content: str) -> bool:
+        return all(ways & self._numbers or self._is_soon(value) for value, ways in _numbers(_without_loose(content)))
 
     def _is_soon(self, value: str) -> bool:
         """Whether it is a date that may stand for "today" or "next Friday"."""
@@ -316,7 +343,7 @@ def _said_numbers(text: str) -> set[str]:
 
 def _without_loose(content: str) -> str:
     """Without words like "one", which may be no number."""
-    return " ".join(word for word in content.split() if word.lower() not in _LOOSE)
+    return " ".join(word for word in content.split() if word.lower().strip(",.;:") not in _LOOSE)
 
 
 def _bigrams(text: str) -> list[str]:

@@ -66,7 +66,7 @@ class MilvusStore(MilvusCollection):
         self._secondaries: list[SecondaryCollection] = []
         self._ahead = WriteAhead(
             journal=journal_of(self._target, data_dir),
-            lock=self._writes,
+            lock=self.writes,
             seconds=self._timeout_seconds,
             tombstones=tombstones,
             ensure_free=self._ensure_free,
@@ -104,14 +104,7 @@ class MilvusStore(MilvusCollection):
 
     def secondary(self, suffix: str) -> "SecondaryCollection":
         """Another collection at the same place, for the same embedding, named after this one."""
-        added = SecondaryCollection(
-            f"{self._name}_{suffix}",
-            self,
-            ensure_free=self._ensure_free,
-            dimension=self._dimension,
-            is_lite=self._is_lite,
-            writes=self._writes,
-        )
+        added = SecondaryCollection(f"{self._name}_{suffix}", self, ensure_free=self._ensure_free)
         self._secondaries.append(added)
         return added
 
@@ -121,7 +114,7 @@ class MilvusStore(MilvusCollection):
         connection = self._supervisor.connection()
         try:
             self._ensure_free(len(rows))
-            async with self._writes.shared(), self._ahead.noted(rows):
+            async with self.writes.shared(), self._ahead.noted(rows):
                 await self._ask("upsert", partial(MilvusConnection.upsert, rows=rows), writes=True)
                 self._require_written(connection)
         except BaseException as error:
@@ -190,7 +183,7 @@ class MilvusStore(MilvusCollection):
 
     async def _alone(self, *work: Callable[[], None]) -> None:
         """Run work of a thread while nothing writes or connects, to its end even when its caller is cancelled."""
-        async with self._writes.exclusive():
+        async with self.writes.exclusive():
             for each in work:
                 await finished_in_thread(each)
 
@@ -198,7 +191,7 @@ class MilvusStore(MilvusCollection):
 
     async def _connect(self) -> MilvusConnection:
         # Milvus Lite reads its file then, and writes to it the first time.
-        async with self._writes.shared():
+        async with self.writes.shared():
             return await connect(self._target, self._lite)
 
     async def _ask(
@@ -245,17 +238,8 @@ def _is_cancelled() -> bool:
 class SecondaryCollection(MilvusCollection):
     """Another collection at the place of a store, with the same columns. The first write makes it; until then it is empty."""
 
-    def __init__(
-        self,
-        name: str,
-        store: MilvusStore,
-        *,
-        ensure_free: Callable[[int], None],
-        dimension: int,
-        is_lite: bool,
-        writes: RWLock,
-    ) -> None:
-        super().__init__(name, dimension=dimension, is_lite=is_lite, writes=writes)
+    def __init__(self, name: str, store: MilvusStore, *, ensure_free: Callable[[int], None]) -> None:
+        super().__init__(name, dimension=store.dimension, is_lite=store.is_lite, writes=store.writes)
         self._store = store
         self._ensure_free = ensure_free
         self._opened: tuple[MilvusConnection, MilvusConnection] | None = None

@@ -6,6 +6,7 @@ is available.
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
@@ -123,9 +124,9 @@ class MilvusCollection(ABC):
 
     def __init__(self, name: str, *, dimension: int, is_lite: bool, writes: RWLock) -> None:
         self._name = name
-        self._dimension = dimension
-        self._is_lite = is_lite
-        self._writes = writes
+        self.dimension = dimension
+        self.is_lite = is_lite
+        self.writes = writes
 
     # -- MemoryReader --------------------------------------------------------------------------------------------------
 
@@ -146,6 +147,7 @@ class MilvusCollection(ABC):
         observed: Period = ALWAYS,
         fresh: bool = False,
         text: str = "",
+        pinned: bool = False,
     ) -> list[Hit]:
         """Same as the port's. While Milvus Lite's file is compacted or copied, words are not searched."""
         if limit < 1 or types == frozenset():
@@ -160,13 +162,14 @@ class MilvusCollection(ABC):
             passages=True,
         )
         # Searching words reads Lite's file, which is locked then.
-        with self._writes.try_shared() as may_read_file:
+        with self.writes.try_shared() as may_read_file:
             query = SearchQuery(
                 vector=vector,
                 terms=schema.asked_terms(text) if may_read_file else "",
                 expression=schema.filter_expression(selection),
                 limit=limit,
                 fresh=fresh,
+                pinned=schema.filter_expression(replace(selection, pinned=True)) if pinned else "",
             )
             found = await self._ask("search", partial(MilvusConnection.search, query=query))
         hits = (Hit(schema.memory_from(scope, row), cosine, cosine) for row, cosine in found)
@@ -232,7 +235,7 @@ class MilvusCollection(ABC):
         A server takes 200 to 350 ms for each 500.
         """
         selection = Selection(scope=scope, reach=Reach.ALL, active_at=now, passages=True)
-        batch = OWNER_BATCH if self._is_lite else SCAN_BATCH
+        batch = OWNER_BATCH if self.is_lite else SCAN_BATCH
         found: list[EmbeddedMemory] = []
         async for rows in self._pages(selection, schema.EMBEDDED_COLUMNS, limit=batch):
             is_first = not found
@@ -258,7 +261,7 @@ class MilvusCollection(ABC):
         Raises:
             InvalidRequestError: a value is more than Milvus can hold; nothing was written.
         """
-        encoded = [schema.row_from(scope, row, dimension=self._dimension) for row in rows]
+        encoded = [schema.row_from(scope, row, dimension=self.dimension) for row in rows]
         unique = list({row["id"]: row for row in encoded}.values())
         for batch in _batches(unique, _BATCH):
             await self._upsert(batch)
@@ -276,7 +279,7 @@ class MilvusCollection(ABC):
     async def _delete_rows(self, rows: Sequence[Row]) -> int:
         for batch in _batches([row["id"] for row in rows], _KEYS_BATCH):
             await self._write("delete", partial(MilvusConnection.delete, keys=batch))
-        if rows and not self._is_lite:
+        if rows and not self.is_lite:
             # A read that need not be fresh sees a server's deletion some tenths of a second later, but not after a fresh
             # one: recall may be unable to read the tombstones (Redis is unavailable), and must not find the row any more.
             gone = schema.keys_expression([rows[0]["id"]])
@@ -316,7 +319,7 @@ class MilvusCollection(ABC):
     async def compact(self) -> None: ...
 
     async def _write(self, operation: str, call: Callable[[MilvusConnection], Awaitable[ResultT]]) -> ResultT:
-        async with self._writes.shared():
+        async with self.writes.shared():
             return await self._ask(operation, call, writes=True)
 
     @abstractmethod

@@ -14,11 +14,12 @@ import hashlib
 import heapq
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeAlias
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 import numpy as np
 import orjson
@@ -29,6 +30,7 @@ from semrouter_memory.language.terms import search_terms
 from semrouter_memory.model import (
     ALWAYS,
     ANY_MEMORY,
+    PINNED,
     EmbeddedMemory,
     Memory,
     MemoryFilter,
@@ -62,7 +64,7 @@ NEVER = 253_402_300_800_000_000
 _MAX_ASKED_TERMS = 1_000
 """Milvus Lite takes some 12 ms for so many."""
 
-_SAFE = "-._~:@+/|,= "
+_ENCODED = re.compile(rb"[^A-Za-z0-9._~:@+/|,= -]+")
 _OWNER_DIGEST_CHARS = 32
 _DIGEST = "%sha256%"
 """Begins what stands for an id that is too long."""
@@ -125,10 +127,15 @@ def stored_id(value: str) -> str:
 
     One that would not fit is replaced by its SHA-256, in a form that no encoded id takes.
     """
-    encoded = quote(value.encode("utf-8", "surrogatepass"), safe=_SAFE)
+    # What urllib's `quote` gives, in a quarter of the time where an id is long.
+    encoded = _ENCODED.sub(_percent_encoded, value.encode("utf-8", "surrogatepass")).decode()
     if len(encoded) <= MAX_VARCHAR_BYTES:
         return encoded
     return f"{_DIGEST}{hashlib.sha256(encoded.encode()).hexdigest()}"
+
+
+def _percent_encoded(found: re.Match[bytes]) -> bytes:
+    return b"%" + found[0].hex("%").upper().encode()
 
 
 def stored_owner(scope: Scope) -> str:
@@ -165,6 +172,7 @@ class Selection:
         ids: only memories with these ids; None: whatever their id.
         created_until: only rows created then or before, in microseconds.
         superseded_by: only memories that one of these superseded.
+        pinned: only pinned memories.
         passages: also the passages of long memories.
     """
 
@@ -179,6 +187,7 @@ class Selection:
     ids: Sequence[str] | None = None
     created_until: int | None = None
     superseded_by: Sequence[str] | None = None
+    pinned: bool = False
 
 
 def projects_within(scope: Scope, reach: Reach) -> frozenset[str] | None:
@@ -215,6 +224,7 @@ def filter_expression(selection: Selection, *, after_key: str = "") -> str:
         terms.append(f"({named} or {passages})" if selection.passages else named)
     if selection.superseded_by is not None:
         terms.append(_one_of("superseded_by", (stored_id(memory_id) for memory_id in selection.superseded_by)))
+    terms += [f'metadata["{PINNED}"] == true'] if selection.pinned else []
     if after_key:
         terms.append(_after(after_key))
     return " and ".join(terms)

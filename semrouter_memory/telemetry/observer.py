@@ -188,6 +188,7 @@ def _log_maintenance(report: MaintenanceReport) -> None:
         held=report.held,
         summaries=report.summaries,
         merged=report.merged,
+        insights=report.insights,
         ended=report.ended,
         failures=report.failures,
         seconds=round(report.seconds, 2),

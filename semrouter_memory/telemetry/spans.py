@@ -50,17 +50,6 @@ MAX_CHARS = 128
 
 Attributes = dict[str, AttributeValue]
 _HTTPS_PORT, _HTTP_PORT = 443, 80
-_NOT_SEARCHED = frozenset(
-    {
-        Reason.DISABLED,
-        Reason.UNREADABLE_SETTING,
-        Reason.GREETING,
-        Reason.NO_QUERY,
-        Reason.NO_PLACE,
-        Reason.FACT,
-        Reason.TOOL,
-    }
-)
 _OPERATIONS = {"embed": "embeddings", "search": "retrieval"}
 
 
@@ -224,7 +213,7 @@ def _found(result: RecallResult) -> Attributes:
         f"{OWN}tokens": result.tokens,
         RECORDS: len(used),
     }
-    if result.reason not in _NOT_SEARCHED:
+    if result.reason.is_outcome or result.reason.is_failure:
         attributes[OPERATION] = "search_memory"
     if (compression := result.compression) is not None:
         attributes[f"{OWN}compression.reason"] = compression.reason.value

@@ -17,6 +17,8 @@ from semrouter_memory.turn_log.tombstones import OwnerTombstones, TombstoneChang
 
 T = TypeVar("T")
 
+MAX_SHARED = 32
+"""Of the turns that share a lookup key only so many are looked at, the most recently learned ones."""
 BATCH = 200
 """Turns that one transaction of a purge or sweep removes, so that appends wait only for a short time."""
 

@@ -21,6 +21,7 @@ from semrouter_memory.app.sidecar import App
 from semrouter_memory.config import Config
 from semrouter_memory.errors import ConfigurationError
 from semrouter_memory.stack.loopback import free_port, local_client
+from tests.chat_server import StandInServer, section
 
 
 def settings(tmp_path: Path, model: Path, **memory: Any) -> dict[str, Any]:
@@ -61,6 +62,37 @@ async def test_serves_and_stops(tmp_path: Path, model_directory: Path) -> None:
     async with local_client() as http:
         with pytest.raises(httpx.ConnectError):
             await http.get(f"{operator}/healthz")
+
+
+async def test_the_reflecting_model_answers_and_finds_insights(
+    tmp_path: Path, model_directory: Path, chat_server: StandInServer
+) -> None:
+    values = settings(
+        tmp_path,
+        model_directory,
+        ageing={"sweep_seconds": 0.5},
+        maintenance={"reflect": "on", "reflect_at": 2},
+    )
+    model = section(chat_server.port).model_copy(update={"model_role": "memory_reflect", "llm_model_name": "thinker"})
+    # No server is at that of the other role.
+    values["external_models"] = [model, section(free_port())]
+    chat_server.content('[{"content": "User deploys with helm on Fridays", "sources": [1, 2]}]')
+    api, user = f"http://{values['management']['listen']}/v1/memory", {"x-authz-user-id": "alice"}
+    async with running(values), local_client(headers=user) as http:
+        for service in ("billing", "search"):
+            episode = {"type": "episodic", "goal": f"Deploy {service} on Friday", "outcome": "helm upgrade worked"}
+            (await http.post(api, json=episode)).raise_for_status()
+        found: list[Any] = []
+        for _ in range(200):
+            if found := (await http.get(f"{api}?type=reflective")).json()["data"]:
+                break
+            await asyncio.sleep(0.1)
+        assert (found[0]["content"], found[0]["source"]) == ("User deploys with helm on Fridays", "reflection")
+        chat_server.content("Your helm upgrade of billing worked [1].")
+        answer = (await http.post(f"{api}/reflect", json={"question": "How did I deploy billing on Friday?"})).json()
+        assert (answer["known"], answer["model"]) == (True, "thinker")
+        await http.delete(f"{api}/{found[0]['metadata']['derived_from'][0]}")
+        assert (await http.get(f"{api}?type=reflective")).json()["data"] == []
 
 
 async def test_a_data_directory_that_cannot_be_made_is_named(tmp_path: Path, model_directory: Path) -> None:

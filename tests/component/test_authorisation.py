@@ -68,6 +68,7 @@ USER_ROUTES: dict[str, Row] = {
     "POST /v1/memory": Row(201, body={"content": "User likes tea"}),
     "DELETE /v1/memory": Row(200, other=ABSENT, query=(("user_id", OWNER),)),
     "POST /v1/memory/search": Row(200, body={"query": "tea"}),
+    "POST /v1/memory/reflect": Row(200, body={"question": "What is known of the budget?"}),
     "GET /v1/memory/export": Row(200),
     "GET /v1/memory/entities": Row(200),
     "GET /v1/memory/receipts": Row(200),

@@ -13,6 +13,7 @@ from semrouter_memory.config import AgeingConfig, ManagementConfig
 from semrouter_memory.errors import ChatModelError, InvalidRequestError, StoreUnavailableError, TurnLogError
 from semrouter_memory.maintenance.consolidate import Consolidator
 from semrouter_memory.maintenance.eviction import is_expired
+from semrouter_memory.maintenance.reflect import InsightWriter
 from semrouter_memory.maintenance.schedule import TICK_SECONDS, MaintenanceScheduler
 from semrouter_memory.maintenance.sweep import OWN_SCOPE, Sweeper
 from semrouter_memory.maintenance.usage import MAX_NOTED, UsageCounter
@@ -117,7 +118,9 @@ class House:
     def __post_init__(self) -> None:
         self.usage = UsageCounter(state=self.state, turn_log=self.turn_log, clock=self.clock)
 
-    def maintenance(self, model: ScriptedModel | None = None, **settings: Any) -> MaintenanceScheduler:
+    def maintenance(
+        self, model: ScriptedModel | None = None, *, insights: InsightWriter | None = None, **settings: Any
+    ) -> MaintenanceScheduler:
         config = AgeingConfig.model_validate(settings)
         deletion = deletion_service(
             store=self.store,
@@ -155,6 +158,7 @@ class House:
             observer=self.observer,
             clock=self.clock,
             config=config,
+            insights=insights,
         )
 
     async def keep(self, *memories: Memory) -> None:

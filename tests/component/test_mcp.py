@@ -102,6 +102,17 @@ async def test_a_client_remembers_recalls_lists_and_forgets(ports: Ports, mode: 
         assert (await done(client, "recall", query="What's my budget?"))["memories"] == []
 
 
+async def test_a_question_is_answered_with_citations(ports: Ports, of_bob: None) -> None:
+    async with connected(ports.user_url + PATH) as client:
+        unknown = await done(client, "reflect", question="What is my budget?")
+        assert (unknown["known"], unknown["citations"]) == (False, [])
+        stored = (await done(client, "remember", content=BUDGET))["stored"]
+        answer = await done(client, "reflect", question="What is my budget?", limit=3)
+        (cited,) = answer["citations"]
+        assert (answer["known"], cited["number"], cited["id"], cited["content"]) == (True, 1, stored["id"], BUDGET)
+        assert "question" in await refused(client, "reflect", question=" ")
+
+
 async def test_while_remembering_is_paused_models_do_without_it(ports: Ports) -> None:
     settings_path = ports.user_url + "/v1/memory/settings"
     async with connected(ports.user_url + PATH) as client, httpx.AsyncClient(headers=ALICE, verify=False) as http:

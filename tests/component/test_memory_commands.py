@@ -22,7 +22,7 @@ from semrouter_memory.state.sqlite import SqliteStateStore
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 from tests.hashed import HashedEmbedder
-from tests.memory_service import memory_service
+from tests.memory_service import memory_service, reflector
 
 Run = Callable[..., Awaitable[Result]]
 
@@ -58,7 +58,13 @@ async def sidecar(tmp_path: Path) -> AsyncIterator[Path]:
         metrics=lambda: (b"", "text/plain"),
     )
     (tmp_path / "token").write_text("operator-token\n")
-    users = await serve_http(create_user_api(service, identity=identity, config=config), f"unix:{tmp_path}/api.sock")
+    user_api = create_user_api(
+        service,
+        identity=identity,
+        config=config,
+        reflector=reflector(store=store, embedder=embedder, turn_log=log, clock=SystemClock(), threshold=-1),
+    )
+    users = await serve_http(user_api, f"unix:{tmp_path}/api.sock")
     operators = await serve_http(operator_api, f"unix:{tmp_path}/operator.sock")
     yield tmp_path
     await asyncio.gather(users.stop(), operators.stop())
@@ -91,6 +97,28 @@ async def test_what_recall_would_do_is_explained(run: Run) -> None:
     assert (await run("explain", "hello")).output.startswith("greeting, 0 tokens")
     assert json.loads((await run("receipts", "--json")).stdout) == []
     assert (await run("receipts")).exit_code == 0
+
+
+async def test_a_question_is_answered_from_memories(run: Run) -> None:
+    memory_id = await added(run, "User deploys with make ship")
+    told = (await run("reflect", "How do I deploy?")).output.splitlines()
+    assert told[0].startswith("Mentioned once, on ")
+    assert told[1].startswith("[1] 20")
+    assert told[1].endswith(" User deploys with make ship")
+    answer = json.loads((await run("reflect", "How do I deploy?", "--project", "", "--limit", "1", "--json")).stdout)
+    assert (answer["known"], answer["model"], [each["id"] for each in answer["citations"]]) == (True, None, [memory_id])
+    assert (await run("reflect", "How do I deploy?", user="bob")).output == "Nothing that is remembered tells this.\n"
+
+
+async def test_a_memory_is_pinned_and_unpinned(run: Run) -> None:
+    memory_id = await added(run, "User deploys with make ship")
+    await added(run, "User likes green tea")
+    assert (await run("pin", memory_id)).output == f"pinned {memory_id}\n"
+    listed = json.loads((await run("list", "--pinned", "--json")).stdout)["data"]
+    assert [(each["id"], each["pinned"]) for each in listed] == [(memory_id, True)]
+    assert (await run("unpin", memory_id)).output == f"unpinned {memory_id}\n"
+    assert json.loads((await run("list", "--pinned", "--json")).stdout)["data"] == []
+    assert isinstance((await run("pin", "mem_none")).exception, NotFoundError)
 
 
 async def test_memories_are_filtered_by_category_metadata_and_importance(run: Run) -> None:

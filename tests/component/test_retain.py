@@ -32,6 +32,7 @@ from semrouter_memory.model import (
 )
 from semrouter_memory.ports import Embedder
 from semrouter_memory.retain import steps
+from tests.hashed import HashedEmbedder
 from tests.retaining import ALICE, START, MakeBench, ScriptedModel
 
 SECRET = "sk-abcdefghij1234567890"
@@ -74,6 +75,20 @@ async def test_a_newer_value_supersedes_and_the_old_one_stays_as_history(make_be
     assert history is not None
     assert history.superseded_at == bench.clock.now()
     assert history.superseded_by == (await bench.memories())[0].id
+
+
+async def test_the_newer_value_of_what_is_pinned_is_pinned(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    bench.say("I live in Berlin")
+    await bench.work()
+    (old,) = await bench.memories()
+    pinned = replace(old, metadata={**old.metadata, "pinned": True})
+    (vector,) = await HashedEmbedder().embed_passages([old.content])
+    await bench.store.upsert(ALICE, [EmbeddedMemory(pinned, vector)])
+    bench.say("I moved to Munich", session="s2")
+    await bench.work()
+    (memory,) = await bench.memories()
+    assert (memory.content, memory.pinned, memory.expires_at) == ("I moved to Munich", True, None)
 
 
 async def test_a_late_extracted_older_statement_does_not_supersede(make_bench: MakeBench) -> None:

@@ -143,9 +143,13 @@ class Pair:
                     return found
 
     async def compact(self) -> None:
-        for number in range(len(self.replicas)):
+        """At the same time: each waits for seconds until what has arrived leaves its spool."""
+
+        async def one(number: int) -> None:
             async with self.operator(number) as http:
                 (await http.post("/v1/compact")).raise_for_status()
+
+        await asyncio.gather(*(one(number) for number in range(len(self.replicas))))
 
     async def remembers(self, user: str, text: str, *, number: int = 0) -> None:
         async def found() -> bool:

@@ -89,6 +89,21 @@ def test_a_mistake_is_named_with_its_path(write: Writer, text: str, message: str
         load(write(text))
 
 
+@pytest.mark.parametrize("role", ["memory_reflect", "memory_extraction"])
+def test_insights_need_a_model(write: Writer, role: str) -> None:
+    wanted = "memory: {maintenance: {reflect: on}}\n"
+    with pytest.raises(ConfigurationError, match=r"memory\.maintenance\.reflect asks a model"):
+        load(write(wanted))
+    model = f"external_models: [{{model_role: {role}, llm_model_name: m, llm_endpoint: {{base_url: 'http://x/v1'}}}}]"
+    assert load(write(wanted + model)).memory.maintenance.reflect == "on"
+
+
+def test_a_bare_on_is_what_it_says(write: Writer) -> None:
+    """YAML reads it as true."""
+    ageing = load(write("memory: {ageing: {consolidate: on, prune: off}}")).memory.ageing
+    assert (ageing.consolidate, ageing.prune) == ("on", "off")
+
+
 def test_without_a_model_to_leave_alone_the_attempts_are_free(write: Writer) -> None:
     assert load(write("memory: {retain: {max_attempts: 1}}")).memory.retain.max_attempts == 1
 

@@ -75,9 +75,11 @@ export function empty(title, ...text) {
 }
 
 export function relevance(value) {
-  const shown = Math.max(0, Math.min(1, value));
-  return h("span", { class: "relevance" },
-    h("meter", { min: 0, max: 1, value: shown, "aria-label": "Relevance" }), h("span", {}, `${Math.round(shown * 100)} %`));
+  const percent = Math.round(100 * Math.max(0, Math.min(1, value)));
+  const part = h("div");
+  part.style.width = `${percent}%`;
+  const meter = h("div", { class: "meter", role: "meter", "aria-label": "Relevance", "aria-valuenow": percent, "aria-valuemin": 0, "aria-valuemax": 100 }, part);
+  return h("div", { class: "relevance" }, meter, h("span", {}, `${percent} %`));
 }
 
 // -- what is going on

@@ -126,6 +126,7 @@ export function row(memory, score) {
       h("span", { class: memory.form === "quote" ? "tag own-words" : "tag" }, formOf(memory.form)),
       h("span", {}, typeOf(memory.type)),
       h("span", {}, sourceOf(memory.source)),
+      memory.category && said("span", memory.category),
       memory.project_id && said("span", memory.project_id),
       day(memory.observed_at),
       score !== undefined && relevance(score)));

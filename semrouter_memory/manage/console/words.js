@@ -9,7 +9,9 @@ export const SOURCES = {
 const REASONS = {
   injected: "Memories were added to the request",
   below_threshold: "No memory was relevant enough",
-  no_memories: "Nothing was remembered yet",
+  already_visible: "The conversation shows all that was relevant",
+  over_budget: "What was relevant is too long",
+  no_memories: "There was nothing to recall",
   greeting: "A greeting needs no memory",
   fact_query: "A question of general knowledge",
   tool_query: "A tool was to answer",
@@ -25,8 +27,8 @@ const REASONS = {
 };
 
 const VERDICTS = {
-  chosen: "Given", below_threshold: "Not relevant enough", forbidden_type: "Of another type than was asked for",
-  other_session: "Holds in another session", quote_preferred: "Its quote is given instead", outdated: "Outdated",
+  chosen: "Given", pinned: "Pinned: given whatever was asked", below_threshold: "Not relevant enough", forbidden_type: "Of another type than was asked for",
+  filtered: "Left out by the filter", other_session: "Holds in another session", quote_preferred: "Its quote is given instead", outdated: "Outdated",
   over_limit: "Beyond the number of memories", duplicate: "A given memory says the same", visible: "The conversation shows it",
   over_budget: "Beyond the size of the block", deleted: "Forgotten", deadline: "Out of time", undecided: "Not decided",
 };

@@ -35,7 +35,7 @@ from semrouter_memory.turn_log.rows import (
     turn_row,
     turn_value,
 )
-from semrouter_memory.turn_log.storage import BATCH, Changes
+from semrouter_memory.turn_log.storage import BATCH, MAX_SHARED, Changes
 from semrouter_memory.turn_log.tombstones import CACHED_OWNERS, OwnerTombstones, TombstoneCache
 
 _BATCH = 200
@@ -102,8 +102,6 @@ class PendingSessions:
             self._known[session_id] = session_row(value)
 
 
-_MAX_SHARED = 32
-"""Of the turns that share a key only so many are looked at, the most recently learned ones."""
 _PATIENCE_SECONDS = 0.025
 """Half of recall's usual deadline. A server in the same zone answers within a millisecond."""
 _LATEST = "time"
@@ -160,7 +158,7 @@ class RedisRows:
         return await self._named("ZRANGEBYSCORE", self._keys("session", session_id, "turns"), f"({sequence}", "+inf")
 
     async def found_by(self, key: str) -> list[TurnRow]:
-        return await self._named("ZREVRANGE", self._keys("key", key), 0, _MAX_SHARED - 1)
+        return await self._named("ZREVRANGE", self._keys("key", key), 0, MAX_SHARED - 1)
 
     async def contents(self, rows: Sequence[TurnRow]) -> dict[int, Content]:
         answers = await self._connection.execute_all(

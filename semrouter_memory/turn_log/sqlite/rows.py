@@ -31,7 +31,7 @@ from semrouter_memory.turn_log.rows import (
     turn_row,
     turn_value,
 )
-from semrouter_memory.turn_log.storage import Changes
+from semrouter_memory.turn_log.storage import MAX_SHARED, Changes
 from semrouter_memory.turn_log.tombstones import CACHED_OWNERS, OwnerTombstones, TombstoneCache
 
 _TABLES = ("contents_0", "contents_1")
@@ -97,9 +97,6 @@ class Contents:
         return True
 
 
-_MAX_SHARED = 32
-"""Of the turns that share a key only so many are looked at, the most recently learned ones."""
-
 _HIGHEST = 2**62
 _OF_SESSION = "session = (SELECT key FROM sessions WHERE id = ?)"
 
@@ -138,7 +135,7 @@ class SqliteRows:
 
     async def found_by(self, key: str) -> list[TurnRow]:
         condition = """JOIN lookup_keys ON lookup_keys.turn = sequence WHERE digest = ? ORDER BY learned DESC LIMIT ?"""
-        return self._turns(condition, bytes.fromhex(key), _MAX_SHARED)
+        return self._turns(condition, bytes.fromhex(key), MAX_SHARED)
 
     async def contents(self, rows: Sequence[TurnRow]) -> dict[int, Content]:
         return self._contents.get(row.sequence for row in rows)

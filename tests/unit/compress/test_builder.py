@@ -39,7 +39,7 @@ def _fact(turn: LoggedTurn, content: str) -> Candidate:
 
 def _state_after(world: World, turn: LoggedTurn) -> Covered | None:
     key = record.transcript_key(turn.transcript_hashes[0]) if turn.transcript_hashes else record.turn_key(turn.id)
-    return record.load(world.values.get(("alice", "", key)))
+    return next(iter(record.load(world.values.get(("alice", "", key)))), None)
 
 
 async def _read(builder: StateBuilder, turns: Sequence[LoggedTurn], facts: Sequence[Candidate] = ()) -> None:

@@ -2,6 +2,7 @@
 
 import random
 from datetime import UTC, datetime, timedelta, timezone
+from urllib.parse import quote
 
 import pytest
 
@@ -82,6 +83,13 @@ def test_a_bounded_answer_is_continued_after_its_last_key() -> None:
 )
 def test_usual_ids_are_stored_readably_and_others_safely(plain: str, stored: str) -> None:
     assert schema.stored_id(plain) == stored
+
+
+def test_an_id_is_encoded_as_in_a_url() -> None:
+    """Every code point of two bytes or fewer, alone and beside its neighbours: rows that are stored stay found."""
+    for code in range(0x800):
+        for text in (chr(code), "".join(map(chr, range(code, code + 5)))):
+            assert schema.stored_id(text) == quote(text, safe="-._~:@+/|,= ")
 
 
 def test_an_id_that_does_not_fit_is_known_by_its_digest() -> None:

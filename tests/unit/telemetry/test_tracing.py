@@ -18,9 +18,9 @@ from semrouter_memory.config import TracingConfig
 from semrouter_memory.errors import ConfigurationError
 from semrouter_memory.model import Reason
 from semrouter_memory.stack.loopback import free_port
+from semrouter_memory.telemetry import start_tracing
 from semrouter_memory.telemetry.otlp import LoggedOnceExporter, Tracer
 from semrouter_memory.telemetry.spans import Spans
-from semrouter_memory.telemetry.tracing import start_tracing
 from tests.otlp_collector import Collector, collecting, collecting_over_http
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -175,6 +175,7 @@ async def test_an_export_that_fails_after_the_end_is_not_said_any_more() -> None
             ended.wait(10)
             return SpanExportResult.FAILURE
 
+    of_others = set(threading.enumerate())
     ended, exporter = threading.Event(), LoggedOnceExporter(Late())
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(exporter))
@@ -183,9 +184,8 @@ async def test_an_export_that_fails_after_the_end_is_not_said_any_more() -> None
     with capture_logs() as lines:
         await tracer.stop(0.05)
         ended.set()
-        for thread in threading.enumerate():
-            if thread.name == "traces-end":
-                await asyncio.to_thread(thread.join, 10)
+        (ending,) = [each for each in set(threading.enumerate()) - of_others if each.name == "traces-end"]
+        await asyncio.to_thread(ending.join, 10)
     assert [line["event"] for line in lines] == ["Traces not exported in time, the last ones are lost"]
 
 
