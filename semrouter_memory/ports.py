@@ -82,6 +82,10 @@ class Embedder(Protocol):
         ...
 
 
+MAX_PINNED = 64
+"""Pinned memories, or passages of them, of one owner that a search adds."""
+
+
 class MemoryReader(Protocol):
     """Reads within one owner. Raises `StoreUnavailableError`."""
 
@@ -103,6 +107,7 @@ class MemoryReader(Protocol):
         observed: Period = ALWAYS,
         fresh: bool = False,
         text: str = "",
+        pinned: bool = False,
     ) -> list[Hit]:
         """The nearest active memories: neither superseded nor expired at `now`, best first.
 
@@ -113,6 +118,7 @@ class MemoryReader(Protocol):
             text: the query in words. A store that searches words adds the best by BM25, up to `limit` of them, each with its
                 cosine. The order is that of the cosines all the same. Other stores, and texts without a word that
                 carries content, leave it at the nearest.
+            pinned: also the pinned ones, up to `MAX_PINNED`, however far they are.
             fresh: see every write that was acknowledged before, at the price of waiting for it (a server's strong
                 consistency). Recall does not ask for it, reconcile does.
         """

@@ -14,7 +14,7 @@ from typing import Annotated
 import rich.progress
 import typer
 
-from semrouter_memory.cli import importing
+from semrouter_memory.cli import importing, switches
 from semrouter_memory.cli import memory_options as options
 from semrouter_memory.cli.connection import user_command
 from semrouter_memory.cli.output import (
@@ -59,6 +59,7 @@ def _list(
     project: options.Project = None,
     since: options.Since = None,
     until: options.Until = None,
+    pinned: Annotated[bool, typer.Option("--pinned", help="Only pinned memories.")] = False,
     goal: Annotated[str | None, typer.Option(help="Only episodes with this text in their goal.")] = None,
     outcome: Annotated[str | None, typer.Option(help="Only episodes with this text in their outcome.")] = None,
     memory_filter: options.Filter = None,
@@ -67,7 +68,7 @@ def _list(
     """List active memories, newest first."""
     kinds = [kind.value for kind in types or ()]
     filters = {"goal": goal, "outcome": outcome, "since": since, "until": until, "filter": memory_filter}
-    page = client.page(limit=limit, cursor=cursor, types=kinds, project_id=project, **filters)
+    page = client.page(limit=limit, cursor=cursor, types=kinds, project_id=project, pinned=pinned or None, **filters)
     print_page(page, _print_memories, following="cursor", as_json=as_json)
 
 
@@ -198,25 +199,6 @@ def _receipts(client: MemoryClient, *, as_json: AsJson = False) -> None:
     print_table(["at", "reason", "memories"], rows)
 
 
-@_command("pause")
-def _pause(client: MemoryClient) -> None:
-    """Pause remembering: nothing is recalled, and nothing that is said is stored, until `resume`."""
-    out.print(f"paused since {client.set_paused(paused=True)['paused_at']}")
-
-
-@_command("resume")
-def _resume(client: MemoryClient) -> None:
-    """Remember again; what was said in the pause is not."""
-    client.set_paused(paused=False)
-    out.print("resumed")
-
-
-@_command("settings")
-def _settings(client: MemoryClient) -> None:
-    """Show the user's switches: whether remembering is paused, and since when."""
-    print_json(client.settings())
-
-
 @_command("add")
 def _add(
     client: MemoryClient,
@@ -268,6 +250,20 @@ def _update(
     changes: dict[str, Json] = {name: value for name, value in given.items() if value is not None}
     changes |= _parts(goal, steps, outcome, lessons)
     print_json(client.update(memory_id, changes | ({"expires_at": None} if never_expires else {})))
+
+
+@_command("pin")
+def _pin(client: MemoryClient, memory_id: options.MemoryId) -> None:
+    """Have one memory in every request, whatever it asks; it expires no more."""
+    client.update(memory_id, {"pinned": True})
+    out.print(f"pinned {shown(memory_id)}")
+
+
+@_command("unpin")
+def _unpin(client: MemoryClient, memory_id: options.MemoryId) -> None:
+    """Have one memory in a request only when it is relevant, again."""
+    client.update(memory_id, {"pinned": False})
+    out.print(f"unpinned {shown(memory_id)}")
 
 
 @_command("forget")
@@ -331,6 +327,7 @@ def _import(
 
 
 importing.register(memory_app)
+switches.register(memory_app)
 
 
 # -- input and output --------------------------------------------------------------------------------------------------

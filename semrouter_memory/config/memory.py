@@ -130,9 +130,9 @@ class RecallConfig(Section):
     )
     token_budget: int = Field(512, ge=16, description="bound on the injected block, in the embedding model's tokens")
     pinned_tokens: int = Field(
-        64,
+        128,
         ge=0,
-        description="part of token_budget for memories that are injected whatever is asked: how to answer, the user's name; 0: none",
+        description="part of token_budget for memories that are injected whatever is asked: what the user pinned, how to answer, the user's name; 0: none",
     )
     receipt_days: float = Field(
         30,

@@ -140,7 +140,9 @@ class Consolidator:
         memories = await all_memories(self._reader, scope, now=self._clock.now())
         if len(memories) < self._config.consolidate_at:
             return False
-        memories = [memory for memory in memories if memory.type in MERGEABLE and not memory.passage_count]
+        memories = [
+            memory for memory in memories if memory.type in MERGEABLE and not memory.passage_count and not memory.pinned
+        ]
         vectors = []
         for start in range(0, len(memories), _BATCH):
             batch = [embedded_text(memory) for memory in memories[start : start + _BATCH]]

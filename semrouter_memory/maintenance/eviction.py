@@ -75,8 +75,15 @@ _DURABLE = frozenset({MemoryType.SEMANTIC, MemoryType.PROCEDURAL, MemoryType.REF
 """Types that hold until something newer is said, unlike episodes."""
 
 
+def is_kept(memory: Memory) -> bool:
+    """Whether only the user removes it: it is pinned, and no history."""
+    return memory.pinned and memory.superseded_at is None
+
+
 def is_expired(memory: Memory, *, now: datetime, config: AgeingConfig) -> bool:
-    """Past its own expiry; without one, past the lifetime of its type since it was said last."""
+    """Past its own expiry; without one, past the lifetime of its type since it was said last. What is pinned is not."""
+    if is_kept(memory):
+        return False
     if memory.expires_at is not None:
         return memory.expires_at <= now
     days = config.ttl_days.get(memory.type)
@@ -94,7 +101,11 @@ def is_old_history(memory: Memory, *, now: datetime, config: AgeingConfig) -> bo
 
 def is_unused(memory: Memory, usage: Usage | None, *, now: datetime, config: AgeingConfig) -> bool:
     """An active memory with a low score that for long was neither said nor used."""
-    if memory.superseded_at is not None or (memory.type in _DURABLE and memory.importance >= HIGH_IMPORTANCE):
+    if (
+        memory.superseded_at is not None
+        or is_kept(memory)
+        or (memory.type in _DURABLE and memory.importance >= HIGH_IMPORTANCE)
+    ):
         return False
     if _days(last_needed(memory, usage), now) < config.prune_after_days:
         return False
@@ -146,7 +157,7 @@ def over_quota(
     """Which of one user's memories are evicted so that the rest is within the quota.
 
     Superseded and expired memories come first, the longest superseded before others; then active memories, those with the
-    lowest score before others.
+    lowest score before others. What is pinned counts, and stays.
     """
 
     def rank(memory: Memory) -> tuple[bool, float, datetime, str]:
@@ -159,7 +170,7 @@ def over_quota(
 
     count, size = len(memories), sum(map(size_of, memories))
     evicted: list[EvictionCandidate] = []
-    for memory in sorted(memories, key=rank):
+    for memory in sorted((each for each in memories if not is_kept(each)), key=rank):
         if not exceeds_quota(count, size, config):
             break
         evicted.append(EvictionCandidate(memory, EvictionReason.QUOTA, usage.get(memory.id)))

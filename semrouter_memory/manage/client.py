@@ -208,7 +208,7 @@ class MemoryClient(ApiClient):
     """The routes of memories, a method for each."""
 
     def page(
-        self, *, limit: int, cursor: str = "", types: Sequence[str] = (), **filters: str | None
+        self, *, limit: int, cursor: str = "", types: Sequence[str] = (), **filters: str | bool | None
     ) -> dict[str, Json]:
         """Args: filters: further parameters of the route; None leaves one out."""
         query = _given({"limit": limit, "cursor": cursor, "type": list(types), **filters})

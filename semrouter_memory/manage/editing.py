@@ -15,6 +15,7 @@ from semrouter_memory.model import (
     EPISODE,
     FORM,
     OUTDATED_BY,
+    PINNED,
     QUOTE,
     STATEMENTS,
     WITHIN,
@@ -25,6 +26,9 @@ from semrouter_memory.model import (
     OwnerKind,
     Scope,
 )
+
+SOURCE = "api"
+"""`Memory.source` of what was stored here."""
 
 _MAX_REPLACED = 200
 """Turn ids stored of a memory's earlier content; a memory is learned from no more."""
@@ -60,7 +64,68 @@ def owned(new: StoreRequest) -> dict[str, Json]:
     """What the fields of the request say that the metadata of a new memory holds."""
     category = {CATEGORY: new.category} if new.category else {}
     within = {"session": new.within_session, "promote": new.promote}
-    return {**new.episode.metadata, **category, **({WITHIN: within} if new.within_session else {})}
+    pinned = {PINNED: True} if new.pinned else {}
+    return {**new.episode.metadata, **category, **({WITHIN: within} if new.within_session else {}), **pinned}
+
+
+def with_pin(memory: Memory, *, pinned: bool) -> Memory:
+    """The memory pinned, and then without an expiry, or not pinned."""
+    plain = {key: value for key, value in memory.metadata.items() if key != PINNED}
+    if not pinned:
+        return replace(memory, metadata=plain)
+    return replace(memory, expires_at=None, metadata={**plain, PINNED: True})
+
+
+def require_lasting(memory: Memory) -> None:
+    """Raises: InvalidRequestError: it is pinned, and expires or holds within one session."""
+    if memory.pinned and memory.within_session:
+        raise InvalidRequestError("a memory of one session is not in every request", field="pinned")
+    if memory.pinned and memory.expires_at:
+        raise InvalidRequestError("a pinned memory does not expire", field="expires_at")
+
+
+def new_memory(
+    new: StoreRequest, scope: Scope, content: str, *, memory_id: str, now: datetime, expires_at: datetime | None
+) -> Memory:
+    """Raises: InvalidRequestError: it is to be pinned, and expires or holds within a session."""
+    memory = Memory(
+        id=memory_id,
+        scope=scope,
+        type=new.type,
+        content=content,
+        source=SOURCE,
+        observed_at=now,
+        created_at=now,
+        updated_at=now,
+        expires_at=expires_at,
+        importance=new.importance,
+        metadata={**new.metadata, **owned(new)},
+    )
+    require_lasting(memory)
+    return memory
+
+
+def confirmed(known: Memory, memory: Memory, new: StoreRequest, metadata: Mapping[str, Json]) -> Memory:
+    """A memory that is stored again.
+
+    Args:
+        memory: what would be stored.
+        metadata: the caller's, with what was there.
+
+    Raises:
+        InvalidRequestError: same.
+    """
+    lasts_anew = "expires_at" in new.model_fields_set or memory.within_session
+    again = replace(
+        known,
+        importance=max(known.importance, memory.importance),
+        expires_at=memory.expires_at if lasts_anew else known.expires_at,
+        metadata={**metadata, **owned(new)},
+        updated_at=memory.updated_at,
+    )
+    again = with_pin(again, pinned=True) if new.pinned else again
+    require_lasting(again)
+    return again
 
 
 def require_own_session(new: StoreRequest, scope: Scope) -> None:
@@ -77,7 +142,7 @@ def expiry(
     """From when on a new memory is not recalled; None: never."""
     lifetime = lifetimes.get(new.type)
     by_type = now + lifetime if lifetime else None
-    expires_at = new.expires_at if "expires_at" in new.model_fields_set else by_type
+    expires_at = new.expires_at if "expires_at" in new.model_fields_set or new.pinned else by_type
     return earliest(expires_at, now + session_lifetime) if new.within_session else expires_at
 
 

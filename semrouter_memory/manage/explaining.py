@@ -197,7 +197,7 @@ class CandidateJson(ApiAnswer):
     @classmethod
     def of(cls, each: Considered, scope: Scope, features: dict[str, float], usage: UsageById) -> "CandidateJson":
         hit: Hit = each.hit
-        chosen, own = each.verdict is Verdict.CHOSEN, hit.memory.scope.owner == scope.owner
+        chosen, own = each.verdict.is_chosen, hit.memory.scope.owner == scope.owner
         shown = chosen or (own and each.verdict is not Verdict.DELETED)
         return cls(
             id=hit.memory.id,

@@ -22,6 +22,7 @@ from semrouter_memory.model import (
     CATEGORY,
     IMPORTED_AT,
     PASSAGE_COUNT,
+    PINNED,
     PROVENANCE,
     Memory,
     MemoryType,
@@ -46,7 +47,17 @@ _TAKEN_IDS = frozenset({"console", "entities", "export", "import", "reflect", "s
 """They would stand where a route stands."""
 
 _USAGE = {"access_count", "last_accessed_at"}
-_DERIVED = _USAGE | {"form", "context", "statements", "quote", "flagged", "contradicts", "within_session", "promote"}
+_DERIVED = _USAGE | {
+    "form",
+    "context",
+    "statements",
+    "quote",
+    "flagged",
+    "contradicts",
+    "within_session",
+    "promote",
+    "pinned",
+}
 """What the API shows in addition to the metadata, and one installation's usage: an import ignores both."""
 
 Name = Annotated[str, Field(max_length=512)]
@@ -140,7 +151,7 @@ def memory_from(line: ImportLine, scope: Scope, *, now: datetime, exact: bool = 
         session_id=line.session_id,
         superseded_at=line.superseded_at,
         superseded_by=line.superseded_by or "",
-        expires_at=line.expires_at,
+        expires_at=None if line.metadata.get(PINNED) is True else line.expires_at,
         importance=line.importance,
         metadata={
             name: value

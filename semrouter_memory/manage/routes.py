@@ -72,6 +72,7 @@ async def list_memories(
     source: Annotated[
         str | None, Query(description="Only from this source: `conversation`, `session`, `api`, `import`.")
     ] = None,
+    pinned: Annotated[bool | None, Query(description="Only pinned memories, or only others.")] = None,
     goal: Annotated[str, Query(description="Only episodes with this text in their goal, whatever its case.")] = "",
     outcome: Annotated[str, Query(description="The same of their outcome.")] = "",
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 50,
@@ -91,7 +92,7 @@ async def list_memories(
         cursor=cursor,
         types=_types(types),
         memory_filter=memory_filter,
-        wanted=_wanted(form, source, goal, outcome),
+        wanted=_wanted(form, source, goal, outcome, pinned=pinned),
         reach=reach_of(project_id),
         observed=observed,
         history=include == "history",
@@ -311,14 +312,17 @@ async def _shown(api: Api, scope: Scope, memories: Sequence[Memory]) -> list[Mem
     return [MemoryJson.of(memory, usage) for memory in memories]
 
 
-def _wanted(form: Form | None, source: str | None, goal: str, outcome: str) -> Callable[[Memory], bool]:
+def _wanted(
+    form: Form | None, source: str | None, goal: str, outcome: str, *, pinned: bool | None
+) -> Callable[[Memory], bool]:
     """Which memories a listing shows."""
 
     def is_wanted(memory: Memory) -> bool:
         parts = ((goal, memory.episode.goal), (outcome, memory.episode.outcome))
-        if form not in {None, memory.form} or source not in {None, memory.source}:
-            return False
-        return all(text.casefold() in part.casefold() for text, part in parts)
+        asked = ((form, memory.form), (source, memory.source), (pinned, memory.pinned))
+        return all(value in {None, own} for value, own in asked) and all(
+            text.casefold() in part.casefold() for text, part in parts
+        )
 
     return is_wanted
 

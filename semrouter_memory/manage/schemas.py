@@ -38,13 +38,21 @@ Content = Annotated[
     ),
 ]
 Importance = Annotated[float, Field(ge=0, le=1, strict=True, description="0 (trivia) to 1 (vital)")]
+Pinned = Annotated[
+    bool,
+    Field(
+        strict=True,
+        description="Whether every request is given it, whatever it asks, within `memory.recall.pinned_tokens`. A pinned memory"
+        " does not expire and is not evicted; a newer statement that replaces it is pinned in its place.",
+    ),
+]
 
 
 Metadata = Annotated[
     dict[str, Any],
     Field(
         description="Anything worth keeping with the statement, as JSON; filters name its texts, numbers and booleans. `form`, `context`, `quote`, `statements`,"
-        " `episode`, `outdated_by`, `turn_ids`, `extractor`, `model`, `confirmations`, `flagged`, `contradicts`, `replaces`, `consolidated_from`, `derived_from`, `imported_at`, `asserted_at` and `within`"
+        " `episode`, `outdated_by`, `turn_ids`, `extractor`, `model`, `confirmations`, `flagged`, `pinned`, `contradicts`, `replaces`, `consolidated_from`, `derived_from`, `imported_at`, `asserted_at` and `within`"
         " belong to the service. Bounded by `management.max_metadata_bytes`.",
         examples=[{"origin": "crm"}],
     ),
@@ -138,6 +146,7 @@ class StoreRequest(EpisodeParts):
         description="What the client calls a session: recalled there alone, and deleted at its end, soon if that never comes.",
     )
     promote: bool = Field(default_factory=bool, description="Not deleted at the session's end: then the user's own.")
+    pinned: Pinned = Field(default_factory=bool)
     metadata: Metadata = Field(default_factory=dict)
 
 
@@ -163,6 +172,7 @@ class UpdateRequest(EpisodeParts):
     importance: Importance = Field(default_factory=_absent)
     category: Category = Field(default_factory=_absent)
     expires_at: Expiry = Field(default_factory=_absent)
+    pinned: Pinned = Field(default_factory=_absent)
     metadata: Metadata = Field(default_factory=_absent)
 
     def changes(self) -> dict[str, Any]:
@@ -256,6 +266,7 @@ class MemoryJson(ApiAnswer):
     )
     expires_at: datetime | None = Field(description="From then on it is not recalled, and a sweep deletes it.")
     importance: float
+    pinned: bool = Field(description="Whether every request is given it, whatever it asks.")
     category: Annotated[str, BeforeValidator(_text_or_none)] = Field(
         validation_alias=AliasPath("metadata", CATEGORY),
         default="",

@@ -19,7 +19,17 @@ from semrouter_memory.errors import NotFoundError, UnavailableError
 from semrouter_memory.lineage import lineage, pages
 from semrouter_memory.maintenance.receipts import may_name_deleted, receipt_lines
 from semrouter_memory.manage.admission import Admission, Redact
-from semrouter_memory.manage.editing import earliest, edited_episode, expiry, owned, require_own_session, with_content
+from semrouter_memory.manage.editing import (
+    confirmed,
+    earliest,
+    edited_episode,
+    expiry,
+    new_memory,
+    require_lasting,
+    require_own_session,
+    with_content,
+    with_pin,
+)
 from semrouter_memory.manage.explaining import Explainer, Receipt
 from semrouter_memory.manage.importing import Importer, Written
 from semrouter_memory.manage.schemas import StoreRequest, UpdateRequest
@@ -59,9 +69,6 @@ from semrouter_memory.retain.episodes import rendered
 from semrouter_memory.retain.passages import embedded, whole
 from semrouter_memory.retain.reconciling.rows import RowFactory
 from semrouter_memory.retain.superseding import marked, stored
-
-SOURCE = "api"
-"""`Memory.source` of what was stored here."""
 
 _EXPORT_PAGE = 200
 _NEIGHBOURS = 50
@@ -272,19 +279,8 @@ class MemoryService:
         async def store(hold: OwnerHold) -> Memory:
             time = await self._turn_log.timestamp()
             now = min(time, self._clock.now())
-            memory = Memory(
-                id=self._new_id(),
-                scope=scope,
-                type=new.type,
-                content=content,
-                source=SOURCE,
-                observed_at=now,
-                created_at=now,
-                updated_at=now,
-                expires_at=expiry(new, now, self._lifetimes, self._session_lifetime),
-                importance=new.importance,
-                metadata={**new.metadata, **owned(new)},
-            )
+            expires_at = expiry(new, now, self._lifetimes, self._session_lifetime)
+            memory = new_memory(new, scope, content, memory_id=self._new_id(), now=now, expires_at=expires_at)
             return await self._stored(scope, memory.asserted(time, now=now), new, hold)
 
         return await locked_change(self._locks, scope, store)
@@ -371,15 +367,9 @@ class MemoryService:
         decision = stored([hit for hit in alike if not deleted.covers(hit.memory)], memory)
         if decision.action is ReconcileAction.SKIP:
             again = decision.targets[0].asserted(memory.asserted_at, now=memory.updated_at)
-            lasts_anew = "expires_at" in new.model_fields_set or memory.within_session
-            confirmed = replace(
-                again,
-                importance=max(again.importance, memory.importance),
-                expires_at=memory.expires_at if lasts_anew else again.expires_at,
-                metadata={**self._merged(again.metadata, new.metadata), **owned(new)},
-                updated_at=memory.updated_at,
+            return await self._write(
+                scope, confirmed(again, memory, new, self._merged(again.metadata, new.metadata)), hold
             )
-            return await self._write(scope, confirmed, hold)
         rows = RowFactory(ttl_days={})
         memory = rows.replacing(memory, decision.targets)
         older = [rows.superseded(old, memory, now=memory.updated_at) for old in decision.targets]
@@ -405,6 +395,8 @@ class MemoryService:
         if content == rendered(memory.episode) and episode not in (memory.episode, Episode()):
             content = self._admission.content(rendered(episode))
         memory = with_content(memory, content, episode)
+        if "pinned" in changes:
+            memory = with_pin(memory, pinned=changes.pop("pinned"))
         if "expires_at" in changes and memory.within_session:
             changes["expires_at"] = earliest(changes["expires_at"], memory.created_at + self._session_lifetime)
         if "project_id" in changes:
@@ -414,7 +406,10 @@ class MemoryService:
             metadata = {**metadata, CATEGORY: changes.pop("category") or None}
         if metadata:
             changes["metadata"] = self._merged(memory.metadata, metadata)
-        return replace(memory, **changes, updated_at=now).asserted(time, now=now)
+        changed = replace(memory, **changes, updated_at=now)
+        require_lasting(changed)
+        # A pin says nothing: the memory is as old as it was.
+        return changed if edit.model_fields_set == {"pinned"} else changed.asserted(time, now=now)
 
     def _merged(self, old: Mapping[str, Json], changes: Mapping[str, Json]) -> dict[str, Json]:
         merged = {key: value for key, value in {**old, **changes}.items() if value is not None}

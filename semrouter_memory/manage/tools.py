@@ -47,6 +47,7 @@ _READ = frozenset(
         "observed_at",
         "expires_at",
         "flagged",
+        "pinned",
         "contradicts",
     }
     | {"goal", "steps", "outcome", "lessons", "relevance"}

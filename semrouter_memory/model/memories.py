@@ -57,6 +57,9 @@ WITHIN = "within"
 """Metadata of a memory that holds within one session: what the client calls it (`session`), and whether the memory becomes the
 owner's own at its end (`promote`)."""
 
+PINNED = "pinned"
+"""Metadata: true for a memory that the user wants to have in every request."""
+
 
 def derived_id(*of: str) -> str:
     """The id of a memory that is made of exactly that: making it again writes the same row."""
@@ -190,6 +193,11 @@ class Memory:
     def _within(self) -> Mapping[str, Json]:
         value = self.metadata.get(WITHIN)
         return value if isinstance(value, Mapping) else {}
+
+    @property
+    def pinned(self) -> bool:
+        """Whether the user wants to have it in every request. Such a memory does not expire and is not evicted."""
+        return self.metadata.get(PINNED) is True
 
     @property
     def outdated_by(self) -> tuple[str, ...]:

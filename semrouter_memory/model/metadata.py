@@ -12,6 +12,7 @@ from semrouter_memory.model.memories import (
     IMPORTED_AT,
     OUTDATED_BY,
     PASSAGE_COUNT,
+    PINNED,
     QUOTE,
     STATEMENTS,
     WITHIN,
@@ -33,6 +34,7 @@ PROVENANCE_KINDS: Mapping[str, type] = {
     "confirmations": int,
     PASSAGE_COUNT: int,
     "flagged": bool,
+    PINNED: bool,
     IMPORTED_AT: str,
     ASSERTED_AT: str,
 }

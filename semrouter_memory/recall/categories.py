@@ -17,6 +17,7 @@ from semrouter_memory.language.scripts import simplified
 from semrouter_memory.language.sentences import QUESTION_MARKS
 from semrouter_memory.language.third_person import embedded_text
 from semrouter_memory.model import Memory, MemoryType
+from semrouter_memory.ports import MAX_PINNED
 from semrouter_memory.recall import category_lexicon
 
 
@@ -46,6 +47,8 @@ class MemoryCategory(IntFlag):
     """No statement but a question, as the turns of a conversation may be."""
     QUOTE = 1024
     """The user's own words."""
+    PINNED = 2048
+    """The user wants to have it in every request."""
 
 
 class Need(IntFlag):
@@ -108,6 +111,8 @@ def categories_of(memory: Memory) -> MemoryCategory:
     found = MemoryCategory.QUESTION if is_question else MemoryCategory.NONE
     if memory.form == "quote":
         found |= MemoryCategory.QUOTE
+    if memory.pinned:
+        found |= MemoryCategory.PINNED
     return reduce(or_, (kind for kind, pattern in _MEMORY if pattern.search(content)), found)
 
 
@@ -126,11 +131,20 @@ _PINNED = (
 _MAX_PINNED = 2
 
 
+def pinned_by_user(labels: NDArray[np.uint16], scores: NDArray[np.float32]) -> NDArray[np.intp]:
+    """The rows of memories that the user wants to have in every request, best first."""
+    return _best((labels & MemoryCategory.PINNED) != 0, scores)[:MAX_PINNED]
+
+
 def pinned(labels: NDArray[np.uint16], scores: NDArray[np.float32], need: Need) -> NDArray[np.intp]:
     """The rows of memories that are injected although the request is about something else.
 
     How the user wants to be answered matters to whatever is explained, suggested, written or programmed for them.
     """
     wanted = reduce(or_, (category for needs, category in _PINNED if need & needs), MemoryCategory.NONE)
-    rows = np.flatnonzero(labels & wanted)
-    return rows[np.argsort(-scores[rows], kind="stable")][:_MAX_PINNED]
+    return _best((labels & wanted) != 0, scores)[:_MAX_PINNED]
+
+
+def _best(labelled: NDArray[np.bool_], scores: NDArray[np.float32]) -> NDArray[np.intp]:
+    rows = np.flatnonzero(labelled)
+    return rows[np.argsort(-scores[rows], kind="stable")]

@@ -14,6 +14,8 @@ class Verdict(StrEnum):
     """What recall decided about a candidate."""
 
     CHOSEN = "chosen"
+    PINNED = "pinned"
+    """Chosen because the user has pinned it: its relevance is below the threshold."""
     BELOW_THRESHOLD = "below_threshold"
     FORBIDDEN_TYPE = "forbidden_type"
     """The request asks for memories of other types."""
@@ -36,6 +38,10 @@ class Verdict(StrEnum):
     """Recall ran out of time before it decided."""
     UNDECIDED = "undecided"
     """Recall failed before it decided."""
+
+    @property
+    def is_chosen(self) -> bool:
+        return self in {Verdict.CHOSEN, Verdict.PINNED}
 
 
 Judge: TypeAlias = Callable[[Hit, Verdict], object]

@@ -118,7 +118,8 @@ class KeywordSearch:
             if first is None:
                 return SearchResult(empty=True)
             matched = await self._matched(chain((first,), memories), keywords)
-        return SearchResult([Hit(memory, _MATCHES, _MATCHES) for memory in matched])
+        hits = [Hit(memory, _MATCHES, _MATCHES) for memory in matched]
+        return SearchResult(hits, pinned_by_user=frozenset(memory.id for memory in matched if memory.pinned))
 
     async def _keywords(self, query: Query, deadline: Deadline) -> Sequence[str]:
         if not self._extractor.asks_a_model:
@@ -160,13 +161,13 @@ def listed_keywords(answer: str) -> tuple[str, ...] | None:
 
 
 def matching(memories: Iterable[Memory], keywords: Sequence[str], *, limit: int) -> list[Memory]:
-    """The first memories that hold all keywords; without keywords simply the first.
+    """The first memories that hold all keywords or are pinned; without keywords simply the first.
 
     Args:
         memories: in the order wanted; read only as far as needed.
         keywords: folded, as the extractor gives them.
     """
-    found = (memory for memory in memories if _holds_all(memory, keywords))
+    found = (memory for memory in memories if memory.pinned or _holds_all(memory, keywords))
     return list(islice(found, max(limit, 0)))
 
 

@@ -213,6 +213,7 @@ class Recaller:
                 cost=self._cost(options),
                 budget=budget,
                 pinned=result.pinned if budget.pinned_tokens else frozenset(),
+                pinned_by_user=result.pinned_by_user if budget.pinned_tokens else frozenset(),
                 others=others,
                 judge=verdicts.judge,
             )

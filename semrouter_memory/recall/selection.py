@@ -62,6 +62,7 @@ def choose(
     cost: Callable[[Hit], int],
     budget: Budget,
     pinned: frozenset[str] = frozenset(),
+    pinned_by_user: frozenset[str] = frozenset(),
     others: Sequence[OthersHits] = (),
     judge: Judge = unrecorded,
 ) -> tuple[Hit, ...]:
@@ -72,7 +73,7 @@ def choose(
         options: limit, threshold (a hit on it is chosen), types and session.
         visible: every text that the model sees anyway.
         cost: what rendering a hit takes of the budget. A smaller one may still fit after one that does not.
-        pinned: ids of memories that need not reach the threshold.
+        pinned: ids of memories that need not reach the threshold; those in `pinned_by_user` come before all others, too.
         others: hits of other owners, each with its own limit and bound on tokens; all are ranked as one.
         judge: takes the verdict on each hit; where it takes several, the last one holds.
     """
@@ -80,11 +81,11 @@ def choose(
     texts, already = VisibleTexts(visible), _ChosenTexts()
     left, pinned_left = budget.tokens, budget.pinned_tokens
     chosen: list[Hit] = []
-    for hit in _ranked(_eligible(hits, options, pinned, judge), others, options, judge):
+    eligible = _eligible(_foremost(hits, pinned_by_user), options, pinned | pinned_by_user, judge)
+    for hit in _ranked(eligible, others, options, pinned_by_user, judge):
         allowed = allowances.get(hit.memory.scope.owner, own) if others else own
         content = hit.memory.content
-        obstacle = _obstacle(content, allowed, already, texts)
-        if obstacle is not None:
+        if (obstacle := _obstacle(content, allowed, already, texts)) is not None:
             judge(hit, obstacle)
             continue
         needed = cost(hit)
@@ -92,7 +93,7 @@ def choose(
         if needed > min(left, allowed.tokens) or (is_pinned and needed > pinned_left):
             judge(hit, Verdict.OVER_BUDGET)
             continue
-        judge(hit, Verdict.CHOSEN)
+        judge(hit, Verdict.PINNED if is_pinned and hit.memory.id in pinned_by_user else Verdict.CHOSEN)
         allowed.memories, allowed.tokens = allowed.memories - 1, allowed.tokens - needed
         left, pinned_left = left - needed, pinned_left - needed * is_pinned
         already.add(content)
@@ -100,12 +101,19 @@ def choose(
     return tuple(chosen)
 
 
-def _ranked(own: list[Hit], others: Sequence[OthersHits], options: RecallOptions, judge: Judge) -> list[Hit]:
+def _foremost(hits: Iterable[Hit], ids: frozenset[str]) -> Iterable[Hit]:
+    """These first; the rest in the order in which it is."""
+    return sorted(hits, key=lambda hit: hit.memory.id not in ids) if ids else hits
+
+
+def _ranked(
+    own: list[Hit], others: Sequence[OthersHits], options: RecallOptions, foremost: frozenset[str], judge: Judge
+) -> Iterable[Hit]:
     """The eligible hits of all owners."""
     if not others:
         return own
     of_others = (hit for other in others for hit in _eligible(other.hits, options, frozenset(), judge))
-    return sorted((*own, *of_others), key=lambda hit: -hit.relevance)
+    return _foremost(sorted((*own, *of_others), key=lambda hit: -hit.relevance), foremost)
 
 
 def _allowances(others: Sequence[OthersHits], budget: Budget) -> dict[str, _Allowance]:

@@ -17,7 +17,7 @@ from semrouter_memory.errors import StoreUnavailableError
 from semrouter_memory.language.bm25 import TermIndex, build
 from semrouter_memory.model import ALWAYS, Hit, Memory, Period, Reach, RecallRequest, Scope, Vector
 from semrouter_memory.ports import Clock, MemoryIndex, MemoryReader, OwnerIndexes
-from semrouter_memory.recall.categories import categories_of
+from semrouter_memory.recall.categories import MemoryCategory, categories_of
 from semrouter_memory.recall.deadline import Deadline, StepTimer
 from semrouter_memory.recall.query import Query
 
@@ -33,12 +33,14 @@ class SearchResult:
     Attributes:
         hits: in the order in which they are to be injected.
         pinned: ids of those that are injected whatever their relevance, because they say how to answer.
+        pinned_by_user: ids of those that are injected whatever their relevance and before others, because the user wants it.
         empty: there was no memory to search.
         rewrite_late: the rewrite of the query took longer than its deadline.
     """
 
     hits: Sequence[Hit] = ()
     pinned: frozenset[str] = frozenset()
+    pinned_by_user: frozenset[str] = frozenset()
     empty: bool = False
     rewrite_late: bool = False
 
@@ -48,6 +50,7 @@ class SearchResult:
         return SearchResult(
             best_first(hits.values()),
             self.pinned | other.pinned,
+            self.pinned_by_user | other.pinned_by_user,
             empty=self.empty or other.empty,
             rewrite_late=self.rewrite_late or other.rewrite_late,
         )
@@ -125,6 +128,7 @@ class MemorySource:
         *,
         words: str,
         limit: int,
+        pinned: bool = False,
         reach: Reach = Reach.RECALL,
         observed: Period = ALWAYS,
         fresh: bool = False,
@@ -133,6 +137,7 @@ class MemorySource:
 
         Args:
             words: of the query, for a search by words as well; "" for none.
+            pinned: also what the user pinned, however far from the query.
         """
         hits = await self._reader.search(
             request.scope,
@@ -145,11 +150,12 @@ class MemorySource:
             observed=observed,
             fresh=fresh,
             text=words,
+            pinned=pinned,
         )
         return hit_index(hits)
 
     async def in_order(self, request: RecallRequest, deadline: Deadline, *, oldest_first: bool) -> Iterator[Memory]:
-        """The memories that may be recalled, by age; of an owner without an index, the first ones.
+        """The memories that may be recalled, the user's pinned ones and then by age; of an owner without an index, the first ones.
 
         Raises:
             StoreUnavailableError: the owner has no index, and the store is unavailable.
@@ -166,9 +172,13 @@ class MemorySource:
                 now=self.now(),
                 oldest_first=oldest_first,
             )
-            return iter(page.memories)
+            return iter(sorted(page.memories, key=lambda memory: not memory.pinned))
         positions = index.positions(request.scope, now=self.now(), types=types, memory_filter=memory_filter)
-        return (index.memory(int(position)) for position in (positions if oldest_first else positions[::-1]))
+        positions = positions if oldest_first else positions[::-1]
+        others = (index.labels[positions] & MemoryCategory.PINNED) == 0
+        # A stable order: by age among the pinned, and among the others.
+        positions = positions[np.argsort(others, kind="stable")]
+        return (index.memory(int(position)) for position in positions)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -93,7 +93,7 @@ class VectorSearch(ABC):
             discard(embedding)
         if candidates is None:
             with timer.measure("search"):
-                hits = await self._nearest(request, vector, query)
+                hits = await self._nearest(request, vector, query, pinned=True)
         with timer.measure("score"):
             if candidates is None:
                 candidates = self._candidates(hits, request, features)
@@ -149,13 +149,14 @@ class VectorSearch(ABC):
         vector: Vector,
         query: Query,
         *,
+        pinned: bool = False,
         reach: Reach = Reach.RECALL,
         observed: Period = ALWAYS,
         fresh: bool = False,
     ) -> MemoryIndex:
         words, limit = self._words(query), _fetched(request) * _STORE_FACTOR
         return await self._source.nearest(
-            request, vector, words=words, limit=limit, reach=reach, observed=observed, fresh=fresh
+            request, vector, words=words, limit=limit, pinned=pinned, reach=reach, observed=observed, fresh=fresh
         )
 
     def _candidates(self, index: MemoryIndex, request: RecallRequest, features: QueryFeatures) -> CandidateFeatures:
@@ -217,14 +218,15 @@ class HybridSearch(VectorSearch):
         needs = relevance.needed(candidates, query)
         scores = relevance.score(candidates, query, needs)
         first = categories.pinned(candidates.labels, scores, query.need).tolist() if query.is_task else []
-        rows = list(dict.fromkeys((*first, *_highest(scores, fetched).tolist())))
+        mine = categories.pinned_by_user(candidates.labels, scores).tolist()
+        rows = list(dict.fromkeys((*mine, *first, *_highest(scores, fetched).tolist())))
         hits = candidates.hits(
             rows, relevance.relevances(scores, rows, query, prototypes, needs=needs, labels=candidates.labels)
         )
         if explanation is not None:
             made_of = relevance.features(scores, query, prototypes, needs=needs, rows=np.asarray(rows, dtype=np.intp))
             _record(explanation, hits, {**candidates.columns(rows), "needed": needs[rows], **made_of})
-        return SearchResult(best_first(hits), frozenset(hit.memory.id for hit in hits[: len(first)]))
+        return SearchResult(best_first(hits), _ids(hits, rows, first), _ids(hits, rows, mine))
 
 
 class SemanticSearch(VectorSearch):
@@ -243,7 +245,8 @@ class SemanticSearch(VectorSearch):
     async def _ranked(
         self, candidates: CandidateFeatures, query: QueryFeatures, fetched: int, explanation: Explanation | None
     ) -> SearchResult:
-        rows = _highest(candidates.similarity, fetched)
+        mine = categories.pinned_by_user(candidates.labels, candidates.similarity).tolist()
+        rows = list(dict.fromkeys((*mine, *_highest(candidates.similarity, fetched).tolist())))
         hits = candidates.hits(rows, candidates.similarity[rows])
         if explanation is not None:
             _record(explanation, hits, candidates.columns(rows))
@@ -251,7 +254,12 @@ class SemanticSearch(VectorSearch):
             # To a model that knows few Chinese characters, sentences that share nothing look alike.
             units = frozenset(_chinese_units(query.text))
             hits = [hit if _shares(units, hit.memory.content) else replace(hit, relevance=0.0) for hit in hits]
-        return SearchResult(best_first(hits))
+        return SearchResult(best_first(hits), pinned_by_user=_ids(hits, rows, mine))
+
+
+def _ids(hits: Sequence[Hit], rows: Sequence[int], wanted: Sequence[int]) -> frozenset[str]:
+    """The ids of the hits in these rows; no other memory is decoded for it."""
+    return frozenset(hits[rows.index(row)].memory.id for row in wanted)
 
 
 def _record(explanation: Explanation, hits: Sequence[Hit], columns: Mapping[str, Floats | float]) -> None:

@@ -20,6 +20,7 @@ from pymilvus.client.utils import SciPyHelper
 
 from semrouter_memory.errors import StoreUnavailableError
 from semrouter_memory.model import Vector
+from semrouter_memory.ports import MAX_PINNED
 from semrouter_memory.store import collection, schema
 from semrouter_memory.store.lite import LiteClock, LiteServer
 from semrouter_memory.store.location import LiteFile, Server
@@ -66,6 +67,7 @@ class SearchQuery:
         limit: of each of the two searches.
         fresh: wait for a server's next time tick (about 200 ms) and see what any process wrote; otherwise the answer may be some
             seconds old and comes at once.
+        pinned: expression of the pinned memories, which are found however far they are; "" for none.
     """
 
     vector: Vector
@@ -73,6 +75,7 @@ class SearchQuery:
     expression: str
     limit: int
     fresh: bool
+    pinned: str = ""
 
 
 class MilvusConnection:
@@ -135,23 +138,22 @@ class MilvusConnection:
         self._clock = LiteClock()
 
     async def search(self, query: SearchQuery) -> list[tuple[Row, float]]:
-        """Rows and their cosine, best first: the nearest by vector and, where the collection has words, the best by words.
+        """Rows and their cosine, best first: the nearest, the pinned ones and, where the collection has words, the best by words.
 
-        Both searches run at the same time. The store's BM25 only selects: its document frequencies are those of all users'
+        The searches run at the same time. The store's BM25 only selects: its document frequencies are those of all users'
         memories, and recall computes its own over the rows found. Rows found by words come with their vectors, so that their
         cosines are computed here. On Lite, words are looked up in its file: that fails while the file is locked.
         """
-        if not query.terms or not self.searches_words:
-            return await self._nearest(query)
+        searches = [self._nearest(query)]
+        searches += [self._nearest(replace(query, expression=query.pinned, limit=MAX_PINNED))] if query.pinned else []
+        if query.terms and self.searches_words:
+            searches.append(self._best_by_words(query))
         try:
             async with asyncio.TaskGroup() as tasks:
-                nearest = tasks.create_task(self._nearest(query))
-                best = tasks.create_task(self._best_by_words(query))
+                running = [tasks.create_task(search) for search in searches]
         except* StoreUnavailableError as failures:
             raise failures.exceptions[0] from None
-        found = {row["id"]: (row, cosine) for row, cosine in nearest.result()}
-        for row in best.result():
-            found.setdefault(row["id"], (row, schema.cosine(query.vector, row[schema.EMBEDDING.name])))
+        found = {row["id"]: (row, cosine) for search in reversed(running) for row, cosine in search.result()}
         return sorted(found.values(), key=itemgetter(1), reverse=True)
 
     async def _nearest(self, query: SearchQuery) -> list[tuple[Row, float]]:
@@ -159,10 +161,11 @@ class MilvusConnection:
         hits = await self._search(query, schema.EMBEDDING, query.vector, parameters, schema.READ_COLUMNS)
         return [(hit["entity"], hit["distance"]) for hit in hits]
 
-    async def _best_by_words(self, query: SearchQuery) -> list[Row]:
+    async def _best_by_words(self, query: SearchQuery) -> list[tuple[Row, float]]:
         parameters = {"metric_type": "BM25", "params": {}}
         hits = await self._search(query, schema.LEXICAL, query.terms, parameters, schema.EMBEDDED_COLUMNS)
-        return [hit["entity"] for hit in hits]
+        rows = (hit["entity"] for hit in hits)
+        return [(row, schema.cosine(query.vector, row[schema.EMBEDDING.name])) for row in rows]
 
     async def _search(
         self, query: SearchQuery, column: schema.Column, wanted: Any, parameters: dict[str, Any], columns: Sequence[str]

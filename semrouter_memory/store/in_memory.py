@@ -14,6 +14,7 @@ from semrouter_memory.language.terms import search_terms
 from semrouter_memory.model import (
     ALWAYS,
     ANY_MEMORY,
+    PINNED,
     EmbeddedMemory,
     Hit,
     Memory,
@@ -25,7 +26,9 @@ from semrouter_memory.model import (
     Scope,
     Vector,
 )
+from semrouter_memory.ports import MAX_PINNED
 from semrouter_memory.store import schema
+from semrouter_memory.store.listing import decode_cursor, listed, position_of
 from semrouter_memory.store.schema import Row
 
 
@@ -53,13 +56,19 @@ class InMemoryStore:
         observed: Period = ALWAYS,
         fresh: bool = False,  # noqa: ARG002 - every read is
         text: str = "",
+        pinned: bool = False,
     ) -> list[Hit]:
         bm25 = self._bm25(scope, text, now)
-        rows = self._active(scope, reach, types, now, observed, memory_filter=memory_filter, passages=True)
+        rows = list(self._active(scope, reach, types, now, observed, memory_filter=memory_filter, passages=True))
         cosines = {row["id"]: schema.cosine(vector, row["embedding"]) for row in rows}
         near = heapq.nlargest(max(limit, 0), cosines, key=cosines.__getitem__)
         named = heapq.nlargest(max(limit, 0), cosines.keys() & bm25.keys(), key=bm25.__getitem__)
-        found = sorted({*near, *named}, key=cosines.__getitem__, reverse=True)
+        marked = [row["id"] for row in rows if pinned and row["metadata"].get(PINNED) is True]
+        found = sorted(
+            {*near, *named, *heapq.nlargest(MAX_PINNED, marked, key=cosines.__getitem__)},
+            key=cosines.__getitem__,
+            reverse=True,
+        )
         hits = (Hit(schema.memory_from(scope, self._rows[key]), cosines[key], cosines[key]) for key in found)
         return [hit for hit in hits if schema.is_searched(hit.memory)]
 
@@ -90,11 +99,11 @@ class InMemoryStore:
         expires_by: datetime | None = None,
         oldest_first: bool = False,
     ) -> Page:
-        after = schema.decode_cursor(cursor) if cursor else None
+        after = decode_cursor(cursor) if cursor else None
         latest = schema.NEVER if expires_by is None else micros(expires_by)
         active = self._active(scope, reach, types, now, observed, memory_filter=memory_filter)
-        rows = {schema.position_of(row): row for row in active if row["expires_at"] <= latest}
-        page, further = schema.listed(rows, limit=limit, after=after, oldest_first=oldest_first)
+        rows = {position_of(row): row for row in active if row["expires_at"] <= latest}
+        page, further = listed(rows, limit=limit, after=after, oldest_first=oldest_first)
         return Page(tuple(schema.memory_from(scope, rows[each]) for each in page), further)
 
     async def predecessors(self, scope: Scope, memory_ids: Sequence[str]) -> list[Memory]:

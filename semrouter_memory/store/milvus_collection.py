@@ -6,6 +6,7 @@ is available.
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
@@ -26,7 +27,8 @@ from semrouter_memory.model import (
 )
 from semrouter_memory.store import schema
 from semrouter_memory.store.connection import PREPARE_SECONDS, WINDOW, MilvusConnection, SearchQuery
-from semrouter_memory.store.schema import ListingPosition, Row, Selection, is_searched
+from semrouter_memory.store.listing import ListingPosition, decode_cursor, listed, position_of
+from semrouter_memory.store.schema import Row, Selection, is_searched
 from semrouter_memory.store.write_ahead import RWLock
 
 SCAN_BATCH = 500
@@ -146,6 +148,7 @@ class MilvusCollection(ABC):
         observed: Period = ALWAYS,
         fresh: bool = False,
         text: str = "",
+        pinned: bool = False,
     ) -> list[Hit]:
         """Same as the port's. While Milvus Lite's file is compacted or copied, words are not searched."""
         if limit < 1 or types == frozenset():
@@ -167,6 +170,7 @@ class MilvusCollection(ABC):
                 expression=schema.filter_expression(selection),
                 limit=limit,
                 fresh=fresh,
+                pinned=schema.filter_expression(replace(selection, pinned=True)) if pinned else "",
             )
             found = await self._ask("search", partial(MilvusConnection.search, query=query))
         hits = (Hit(schema.memory_from(scope, row), cosine, cosine) for row, cosine in found)
@@ -195,7 +199,7 @@ class MilvusCollection(ABC):
 
         That is 60 ms for 20,000 memories on Lite; a server takes 200 ms for a time tick, twice.
         """
-        after = schema.decode_cursor(cursor) if cursor else None
+        after = decode_cursor(cursor) if cursor else None
         if limit < 1 or types == frozenset():
             return Page((), "")
         selection = Selection(
@@ -208,8 +212,8 @@ class MilvusCollection(ABC):
             expires_by=expires_by,
             created_until=after.created_at if after else None,
         )
-        positions = map(schema.position_of, await self._read_all(selection))
-        page, further = schema.listed(positions, limit=limit, after=after, oldest_first=oldest_first)
+        positions = map(position_of, await self._read_all(selection))
+        page, further = listed(positions, limit=limit, after=after, oldest_first=oldest_first)
         memories = await self._at(scope, page)
         return Page(tuple(each for each in memories if each in memory_filter), further)
 

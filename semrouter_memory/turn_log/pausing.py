@@ -14,7 +14,6 @@ from datetime import datetime
 
 from semrouter_memory.databases import micros
 from semrouter_memory.model import Scope, TurnState
-from semrouter_memory.turn_log.bounds import MAX_SESSION_ID_CHARS, storable
 from semrouter_memory.turn_log.rows import SessionRow, TurnRow
 from semrouter_memory.turn_log.storage import Changes, Rows, View
 from semrouter_memory.turn_log.tombstones import TombstoneChange, paused, resumed, silenced
@@ -34,10 +33,9 @@ async def pause_session(rows: Rows, scope: Scope, name: str, at: datetime) -> tu
     """Let the session of that name not be remembered, nor what was said in it before; there need not be one yet."""
     view = await View.of(rows, scope)
     session = await view.named(scope, name)
-    ids = rows.digests.session_ids(scope, name)
     owner, time = rows.digests.owner(scope), micros(at)
     if session is None:
-        return Changes(tombstone=silenced(owner, time, [*ids, storable(name, MAX_SESSION_ID_CHARS)])), None
+        return Changes(tombstone=silenced(owner, time, rows.digests.session_ids(scope, name))), None
     changes = without_words(session, await rows.after(session.id, 0), time)
     changes.tombstone = silenced(owner, time, [session.id])
     return changes, None

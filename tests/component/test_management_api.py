@@ -879,6 +879,46 @@ async def test_no_content_reaches_the_log(log_text: StringIO, house: House, monk
     assert canary not in log_text.getvalue()
 
 
+async def test_a_memory_is_pinned(house: House) -> None:
+    async with house.user("alice") as alice:
+
+        async def pinned(value: str = "true") -> list[str]:
+            page = (await alice.get("/v1/memory", params={"pinned": value})).raise_for_status().json()
+            return [each["content"] for each in page["data"]]
+
+        tea, trip = "User likes green tea", "User went to Oslo in May"
+        stored = (await alice.post("/v1/memory", json={"content": trip, "type": "episodic"})).json()
+        assert (stored["pinned"], stored["expires_at"] is None) == (False, False)
+        assert (await alice.post("/v1/memory", json={"content": tea, "type": "episodic", "pinned": True})).is_success
+        one = f"/v1/memory/{stored['id']}"
+        changed = (await alice.patch(one, json={"pinned": True})).json()
+        assert (changed["pinned"], changed["expires_at"]) == (True, None)
+        # Nothing was said.
+        assert changed["observed_at"] == stored["observed_at"]
+        assert await pinned() == [tea, trip]
+        # Neither its age nor other changes end it; storing it again does not either.
+        assert (await alice.patch(one, json={"importance": 0.9, "metadata": {"a": 1}})).json()["pinned"] is True
+        assert (await alice.post("/v1/memory", json={"content": trip, "type": "episodic"})).json()["pinned"] is True
+        lines = (await alice.get("/v1/memory/export")).content
+        await alice.delete("/v1/memory", params={"user_id": "alice"})
+        assert (await alice.post("/v1/memory/import", content=lines)).json()["imported"] == 2
+        assert await pinned() == [tea, trip]
+
+        one = f"/v1/memory/{(await alice.get('/v1/memory')).json()['data'][0]['id']}"
+        later = {"expires_at": "2100-01-01T00:00:00Z"}
+        refused = (
+            await alice.patch(one, json=later),
+            await alice.post("/v1/memory", json={"content": "User has a cold", "pinned": True, **later}),
+            await alice.post("/v1/memory", json={"content": "User is ill", "pinned": True, "within_session": "s"}),
+            await alice.patch(one, json={"pinned": None}),
+            await alice.patch(one, json={"metadata": {"pinned": False}}),
+        )
+        assert [answer.status_code for answer in refused] == [400] * 5
+        assert (await alice.patch(one, json={"pinned": False})).json()["pinned"] is False
+        assert await pinned("false") == [tea]
+        assert (await alice.patch(one, json=later)).is_success
+
+
 async def test_remembering_is_paused_and_resumed(house: House) -> None:
     settings = "/v1/memory/settings"
     async with house.user("alice") as alice, house.user("bob") as bob, house.operator() as operator:

@@ -110,6 +110,17 @@ async def test_a_question_is_answered_from_memories(run: Run) -> None:
     assert (await run("reflect", "How do I deploy?", user="bob")).output == "Nothing that is remembered tells this.\n"
 
 
+async def test_a_memory_is_pinned_and_unpinned(run: Run) -> None:
+    memory_id = await added(run, "User deploys with make ship")
+    await added(run, "User likes green tea")
+    assert (await run("pin", memory_id)).output == f"pinned {memory_id}\n"
+    listed = json.loads((await run("list", "--pinned", "--json")).stdout)["data"]
+    assert [(each["id"], each["pinned"]) for each in listed] == [(memory_id, True)]
+    assert (await run("unpin", memory_id)).output == f"unpinned {memory_id}\n"
+    assert json.loads((await run("list", "--pinned", "--json")).stdout)["data"] == []
+    assert isinstance((await run("pin", "mem_none")).exception, NotFoundError)
+
+
 async def test_memories_are_filtered_by_category_metadata_and_importance(run: Run) -> None:
     await added(run, "User deploys with make ship", "--category", "work", "--metadata", '{"team": "core"}')
     bees = await added(run, "User keeps bees", "--importance", "0.9")

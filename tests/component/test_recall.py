@@ -9,7 +9,7 @@ from semrouter_memory.app import pipelines
 from semrouter_memory.config import EmbeddingConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.evaluation.retrieval_run import CachingEmbedder
-from semrouter_memory.manage.schemas import StoreRequest
+from semrouter_memory.manage.schemas import StoreRequest, UpdateRequest
 from semrouter_memory.model import FORM, WITHIN, Message, Reach, Reason, Role, Scope, Tombstone
 from semrouter_memory.ports import Embedder
 from tests.recalling import ALICE, NOW, Recalling, recalling
@@ -282,6 +282,30 @@ async def test_what_is_written_changes_the_very_next_answer(known: Recalling) ->
 
     assert given[0] == "User's flight to Hawaii leaves at 11 am"
     assert "User's flight to Hawaii leaves at 9 am" not in given
+
+
+async def test_what_the_user_pinned_is_given_whatever_is_asked(empty: Recalling) -> None:
+    await empty.remember(*FACTS, *MORE_FACTS)
+    (volvo,) = (each for each in FACTS if "Volvo" in each)
+    stored = await empty.service().store(ALICE, StoreRequest(content=volvo))
+    queries = ("What is the boiling point of water?", "write a quicksort in Python", "Where do I live?")
+    for query in queries:
+        assert volvo not in await empty.given(query)
+    await empty.service().update(ALICE, stored.id, UpdateRequest(pinned=True))
+    for query in queries:
+        assert (await empty.given(query))[0] == volvo
+    assert "User lives in Berlin" in await empty.given("Where do I live?")
+    assert await empty.given("What is the boiling point of water?", scope=BOB) == []
+    await empty.service().update(ALICE, stored.id, UpdateRequest(pinned=False))
+    assert volvo not in await empty.given("Where do I live?")
+
+
+async def test_a_long_memory_that_is_pinned_is_given_once(empty: Recalling) -> None:
+    text = " ".join(f"User planted {number} trees near house {number} in the valley." for number in range(60))
+    await empty.service().store(ALICE, StoreRequest(content=text, pinned=True))
+    result = await empty.ask("What is the boiling point of water?")
+    assert len(result.hits) == 1
+    assert result.hits[0].memory.passage
 
 
 async def test_while_remembering_is_paused_nothing_is_given(known: Recalling) -> None:

@@ -582,6 +582,34 @@ async def test_words_find_only_what_the_question_is_about(store: Store, user: Sc
     assert await ids(user, Reach.ALL, frozenset({MemoryType.EPISODIC})) == here("mem_episode")
 
 
+async def test_what_is_pinned_is_found_however_far_it_is(store: Store, user: Scope) -> None:
+    """Of the owner's active memories within reach, of the types asked for; with the cosine, and once."""
+    pinned: dict[str, Any] = {"metadata": {"pinned": True}}
+    rows = [memory(user, f"mem_{n}") for n in range(1, 9)]
+    await store.upsert(user, [embedded(row, 0) for row in rows])
+    far = [
+        memory(user, "far", **pinned),
+        memory(user, "other type", kind=MemoryType.PROCEDURAL, **pinned),
+        memory(user, "over", expires_at=NOW, **pinned),
+        memory(user, "history", superseded_at=NOW, **pinned),
+        memory(user, "not any more", metadata={"pinned": False}),
+        memory(user, "a word", metadata={"pinned": "true"}),
+        memory(user.in_project("other"), "other project", **pinned),
+    ]
+    await store.upsert(user, [embedded(each, 5) for each in far])
+    await write(store, memory(Scope("another owner"), "another's", **pinned))
+
+    async def ids(**options: Any) -> list[str]:
+        hits = await store.search(user, vector(0), limit=2, now=NOW, fresh=True, **options)
+        assert [hit.similarity for hit in hits] == sorted((hit.similarity for hit in hits), reverse=True)
+        return [hit.memory.id for hit in hits if not hit.memory.id.startswith("mem_")]
+
+    assert await ids() == []
+    assert sorted(await ids(pinned=True)) == ["far", "other type"]
+    assert await ids(pinned=True, types=frozenset({MemoryType.SEMANTIC})) == ["far"]
+    assert (await ids(pinned=True, text="the budget for the trip")).count("far") == 1
+
+
 async def test_another_owners_better_memories_do_not_crowd_out_ones_own(
     store: Store, user: Scope, *, searches_words: bool
 ) -> None:

@@ -9,6 +9,7 @@ from semrouter_memory.model import (
     CATEGORY,
     CONTEXT,
     FORM,
+    PINNED,
     QUOTE,
     STATEMENTS,
     WITHIN,
@@ -101,8 +102,10 @@ class RowFactory:
     def replacing(self, new: Memory, old: Sequence[Memory]) -> Memory:
         """The newer memory, with the turns in which it was said otherwise: what retells these is out of date.
 
-        Without a category it takes that of the newest memory that has one.
+        It is pinned in the place of a pinned one. Without a category it takes that of the newest memory that has one.
         """
+        if any(each.pinned for each in old):
+            new = replace(new, expires_at=None, metadata={**new.metadata, PINNED: True})
         given = (each.metadata.get(CATEGORY) for each in sorted(old, key=lambda each: each.said_at, reverse=True))
         category = new.metadata.get(CATEGORY) or next(filter(None, given), None)
         if category:

@@ -1,5 +1,6 @@
 """Which memories leave: each reason alone, and what a quota takes first."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -75,6 +76,17 @@ def test_low_is_what_scores_low_and_was_neither_said_nor_used_for_long(
     memory: Memory, usage: Usage | None, expected: bool
 ) -> None:
     assert is_unused(memory, usage, now=NOW, config=config()) is expected
+
+
+def test_what_is_pinned_stays_until_it_is_history() -> None:
+    pinned: dict[str, Any] = {"metadata": {"pinned": True}}
+    old = aged(days=999, kind=MemoryType.EPISODIC, expires_at=NOW, **pinned)
+    everything = config(ttl_days={"episodic": 30}, max_memories=1)
+    assert not is_expired(old, now=NOW, config=everything)
+    assert not is_unused(old, None, now=NOW, config=everything)
+    rest = [aged("a", days=1), replace(history("b", "a"), metadata=pinned["metadata"])]
+    evicted = over_quota([old, *rest], {}, now=NOW, config=everything)
+    assert [each.memory.id for each in evicted] == ["b", "a"]
 
 
 def test_history_of_what_is_gone_is_orphaned_step_by_step() -> None:

@@ -43,6 +43,7 @@ def test_every_field_of_a_memory_is_shown() -> None:
         "superseded_by": None,
         "expires_at": None,
         "importance": 0.5,
+        "pinned": False,
         "category": "",
         "flagged": False,
         "contradicts": [],

@@ -262,7 +262,7 @@ async def test_the_store_is_asked_for_more_than_is_wanted(world: World) -> None:
     (search,) = world.searches
     wanted = {"scope": ALICE, "limit": 60, "now": NOW, "types": options.types, "text": "", "reach": Reach.RECALL}
     wanted |= {"memory_filter": options.memory_filter}
-    assert search == wanted | {"fresh": False, "observed": ALWAYS}
+    assert search == wanted | {"fresh": False, "observed": ALWAYS, "pinned": True}
 
 
 async def test_nothing_above_the_threshold_is_no_text(world: World) -> None:

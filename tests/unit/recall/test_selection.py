@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from semrouter_memory.model import Hit, MemoryType, OtherOwner, OwnerKind, RecallOptions, Scope
+from semrouter_memory.recall.explanation import Verdict
 from semrouter_memory.recall.selection import Budget, OthersHits, choose
 from semrouter_memory.recall.strategy import best_first
 
@@ -157,6 +158,25 @@ def test_what_is_pinned_comes_after_what_was_asked_for(make_hit: MakeHit) -> Non
     hits = [make_hit("unasked", 0.1, memory_id="u"), make_hit("asked", 0.7), make_hit("neither", 0.5)]
 
     assert chosen(hits, pinned=frozenset({"u"}), budget=Budget(tokens=9, pinned_tokens=9)) == ["asked", "unasked"]
+
+
+def test_what_the_user_pinned_comes_first_whatever_its_relevance(make_hit: MakeHit) -> None:
+    """Before others' memories, too; within the small budget, the limit and the types as the rest."""
+    hits = [make_hit(name, relevance, memory_id=name) for name, relevance in (("a", 0.9), ("b", 0.7), ("c", 0.1))]
+    others = [OthersHits(OtherOwner(ACME, limit=5, budget_share=1.0), [of(make_hit("o", 0.95), ACME)])]
+    verdicts = dict[str, Verdict]()
+    pinned: dict[str, Any] = {"pinned_by_user": frozenset({"b", "c"}), "budget": Budget(tokens=100, pinned_tokens=9)}
+
+    def judge(hit: Hit, verdict: Verdict) -> None:
+        verdicts[hit.memory.id] = verdict
+
+    assert chosen(hits, judge=judge, **pinned) == ["b", "c", "a"]
+    assert verdicts == {"a": Verdict.CHOSEN, "b": Verdict.CHOSEN, "c": Verdict.PINNED}
+    assert chosen(hits, others=others, **pinned) == ["b", "c", "o", "a"]
+    assert chosen(hits, replace(OPTIONS, limit=2), **pinned) == ["b", "c"]
+    assert chosen(hits, replace(OPTIONS, types=frozenset({MemoryType.EPISODIC})), **pinned) == []
+    assert chosen(hits, visible=["c"], **pinned) == ["b", "a"]
+    assert chosen(hits, **pinned | {"budget": Budget(tokens=100)}) == ["b", "a"]
 
 
 def test_what_is_pinned_has_a_small_budget_within_that_of_the_block(make_hit: MakeHit) -> None:
