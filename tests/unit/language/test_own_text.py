@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semrouter_memory.language.own_text import LEFT_OUT, own_text, typed_text
+from semrouter_memory.language.own_text import LEFT_OUT, own_text
 from semrouter_memory.language.scripts import visible
 from tests.poisoned import BESIDE, CHINESE_FRAMES, CHINESE_POISONS, FRAMES, POISONS, WORDS
 
@@ -206,8 +206,7 @@ def test_of_a_message_that_is_quoted_nothing_stays(text: str) -> None:
 
 def time_to_read(text: str) -> float:
     """Of the processor, when nothing of it is known yet."""
-    for known in (own_text, typed_text):
-        known.cache_clear()
+    own_text.cache_clear()
     started = process_time()
     own_text(text)
     return process_time() - started
