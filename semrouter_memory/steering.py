@@ -27,6 +27,8 @@ _VERBS = phrases("steering_forget")
 _CLAUSE_ENDS = frozenset(",;:")
 CUT = 0.9
 """The probability from which on a sentence is an order that lets something be forgotten."""
+_LEFT_OUT_CUT = 0.5
+"""From this probability on such a sentence is not stored, though it may not be obeyed."""
 _REMEMBER_CUT = 0.5
 """The same of an order to remember: a needless memory costs little."""
 
@@ -45,6 +47,9 @@ class Order(StrEnum):
     """Do not remember this conversation."""
     REMEMBER = "remember"
     """Remember what the sentence says."""
+
+
+_NAME_WHAT_GOES = frozenset((Order.FORGET, Order.EVERYTHING))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,26 +81,24 @@ def pauses(message: str) -> bool:
 
 
 def unsteered(text: str) -> str:
-    """The text without the sentences that give an order to the memory: they name what shall be forgotten."""
+    """The text without the sentences that may order to forget something: they name what shall be forgotten."""
     if len(text) > _MAX_CHARS or not phrases("steering").occur_in(text):
         return text
-    pieces = sentences(text)
-    orders = {each.sentence for each in _commands(pieces)}
-    return "".join(piece for piece in pieces if piece not in orders) if orders else text
+    return "".join(each for each in sentences(text) if judge(each, _LEFT_OUT_CUT) not in _NAME_WHAT_GOES)
 
 
 def _commands(pieces: Sequence[str]) -> Iterator[Command]:
     for piece in pieces:
-        if phrases("steering").occur_in(piece):
-            order = judge(piece)
-            if order is not Order.NONE:
-                yield Command(order, piece)
+        if (order := judge(piece)) is not Order.NONE:
+            yield Command(order, piece)
 
 
-def judge(sentence: str) -> Order:
+def judge(sentence: str, cut: float = CUT) -> Order:
     """What a sentence orders to forget or not to store; an order to remember is none here."""
+    if not phrases("steering").occur_in(sentence):
+        return Order.NONE
     found = _MODEL.probabilities(features(sentence))
-    return next((Order(name) for name, each in found.items() if each >= CUT and name != Order.REMEMBER), Order.NONE)
+    return next((Order(name) for name, each in found.items() if each >= cut and name != Order.REMEMBER), Order.NONE)
 
 
 def is_to_be_remembered(sentence: str) -> bool:

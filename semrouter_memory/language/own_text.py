@@ -53,13 +53,20 @@ def confidential(text: str) -> bool:
 @lru_cache(64)
 def own_text(text: str) -> str:
     """What may be stored of what the user says as themselves: nothing where they ask not to store it."""
-    return "" if confidential(visible(text[:MAX_READ_CHARS])) else typed_text(text)
+    text = _read(text)
+    return "" if not text or confidential(text) else _typed(text)
 
 
-@lru_cache(64)
 def typed_text(text: str) -> str:
     """What the user says as themselves, word for word; `LEFT_OUT` stands where a quotation was cut out of a sentence."""
-    text = visible(text[:MAX_READ_CHARS]).replace(GAP, "").strip()
+    return _typed(_read(text))
+
+
+def _read(text: str) -> str:
+    return visible(text[:MAX_READ_CHARS]).replace(GAP, "").strip()
+
+
+def _typed(text: str) -> str:
     if not text:
         return ""
     text = _BLANKS.sub(r"\1", "\n".join(text.splitlines()))

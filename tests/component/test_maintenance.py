@@ -628,6 +628,13 @@ async def test_consolidation_is_off_by_default(house: House) -> None:
     assert len(await house.active()) == 3
 
 
+async def test_what_is_pinned_is_not_merged(house: House) -> None:
+    await keep_hawaii(house)
+    await house.keep(aged("m1", days=8, content=HAWAII[1], metadata={"turn_ids": ["t1"], "pinned": True}))
+    await house.maintenance(consolidate="on", consolidate_at=3).sweep()
+    assert HAWAII[1] in [memory.content for memory in await house.active()]
+
+
 @pytest.mark.parametrize("by_sweep", [True, False])
 async def test_related_memories_become_one_and_the_originals_history(house: House, by_sweep: bool) -> None:
     await keep_hawaii(house)

@@ -300,6 +300,14 @@ async def test_what_the_user_pinned_is_given_whatever_is_asked(empty: Recalling)
     assert volvo not in await empty.given("Where do I live?")
 
 
+@pytest.mark.parametrize("strategy", ["keywords", "semantic"])
+async def test_every_strategy_gives_what_is_pinned(embedder: Embedder, strategy: str) -> None:
+    async with recalling(embedder, strategy=strategy) as made:
+        await made.remember(*FACTS)
+        await made.service().store(ALICE, StoreRequest(content="User keeps two old kayaks", pinned=True))
+        assert "User keeps two old kayaks" in await made.given("Where do I live? In Berlin?")
+
+
 async def test_a_long_memory_that_is_pinned_is_given_once(empty: Recalling) -> None:
     text = " ".join(f"User planted {number} trees near house {number} in the valley." for number in range(60))
     await empty.service().store(ALICE, StoreRequest(content=text, pinned=True))

@@ -784,3 +784,43 @@ async def test_a_long_turn_that_cannot_be_written_is_told_of(make_bench: MakeBen
     assert bench.say("the weather was fine. " * 1000) is None
     await bench.retainer.intake.settle()
     assert bench.observer.dropped == ["log_failed"]
+
+
+@pytest.mark.parametrize(
+    "order", ["Forget what I told you about my salary of 4,200.", "忘掉我跟你说过的工资四千二的事"]
+)
+async def test_an_order_to_forget_is_not_stored(make_bench: MakeBench, order: str) -> None:
+    """It names what is to be forgotten."""
+    bench = make_bench()
+    bench.say(order)
+    await bench.work()
+    assert await bench.contents() == []
+
+
+@pytest.mark.parametrize(
+    "asked", ["Pls remember the fox is in the shed on Mondays.", "dont let me forget: the blue van wants oil"]
+)
+async def test_what_the_user_asks_to_remember_is_stored_as_said(make_bench: MakeBench, asked: str) -> None:
+    bench = make_bench()
+    bench.say(asked)
+    await bench.work()
+    assert await bench.contents() == [asked]
+
+
+async def test_a_secret_is_not_stored_though_the_user_asks_to_remember_it(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    bench.say(f"Please remember that my key is {SECRET}")
+    await bench.work()
+    assert SECRET not in "".join(await bench.contents())
+
+
+@pytest.mark.parametrize("asked", ["Please don't remember this conversation.", "不要记住这次对话"])
+async def test_a_conversation_is_not_remembered_where_the_user_says_so(make_bench: MakeBench, asked: str) -> None:
+    """Neither what waits of it nor what is said later in it; another session is."""
+    bench = make_bench()
+    bench.say("I live in Quito.", session="private")
+    bench.say(asked, session="private")
+    bench.say("I work as a potter.", session="private")
+    bench.say("I have two goats.", session="other")
+    await bench.work()
+    assert await bench.contents() == ["I have two goats."]

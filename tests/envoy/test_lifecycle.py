@@ -194,6 +194,24 @@ async def told(on: Installation, text: str, key: str = ALICE) -> str:
     return on.llm.last.body.decode()
 
 
+async def test_remembering_is_paused_from_envoy_to_the_store(two_filter: Installation) -> None:
+    """Nothing is given and nothing stored; what was said before is given again afterwards, what was said meanwhile is not."""
+    await talk(two_filter, BUDGET)
+    await two_filter.remembers("$10,000")
+    question = {"model": "m", "messages": [{"role": "user", "content": "What's my budget for the Hawaii trip?"}]}
+    async with two_filter.http() as http:
+        (await http.put("/v1/memory/settings", json={"paused": True})).raise_for_status()
+        answer = (await http.post(CHAT, json=question)).raise_for_status()
+        assert (answer.headers["x-memory-reason"], answer.headers["x-memory-used"]) == ("paused", "0")
+        await talk(two_filter, "My sister is called Ottilie")
+        (await http.put("/v1/memory/settings", json={"paused": False})).raise_for_status()
+        answer = (await http.post(CHAT, json=question)).raise_for_status()
+        assert (answer.headers["x-memory-reason"], answer.headers["x-memory-used"]) == ("injected", "1")
+    await talk(two_filter, "My dog is called Rex")
+    await two_filter.remembers("Rex")
+    assert not [memory for memory in await two_filter.memories() if "Ottilie" in memory]
+
+
 @pytest.mark.parametrize(
     "changed", ["My budget for the Hawaii trip is now $15,000", "I raised my Hawaii trip budget to $15,000"]
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from training import keep
+from training import keep, steering
 from training.fitting import WEIGHTS, Example, fit, left_out, read
 
 UNMOVED = 0.005
@@ -34,6 +34,12 @@ def test_the_weights_are_what_the_data_gives() -> None:
     """A whole fit takes half a minute of a processor; from its own result the solver hardly moves."""
     stored = json.loads((WEIGHTS / "keep.json").read_text(encoding="utf-8"))
     assert _moved(keep.model(stored), stored) < UNMOVED
+
+
+@few_steps
+def test_the_weights_of_orders_are_what_the_data_gives() -> None:
+    stored = json.loads((WEIGHTS / "steering.json").read_text(encoding="utf-8"))
+    assert _moved(steering.model(stored), stored) < UNMOVED
 
 
 @few_steps

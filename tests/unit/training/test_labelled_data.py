@@ -52,5 +52,7 @@ def test_nobody_is_in_a_file_twice_and_pairs_are_of_people_who_ask() -> None:
 
 def test_the_people_set_aside_have_data() -> None:
     aside = set((TRAINING / "held_out.txt").read_text(encoding="utf-8").split())
-    assert aside <= {person["person"] for name in ("sentences", "requests") for person in lines(f"{name}.jsonl")}
+    assert aside <= {
+        person["person"] for name in ("sentences", "requests", "steering") for person in lines(f"{name}.jsonl")
+    }
     assert len(aside) >= 20

@@ -34,7 +34,7 @@ from semrouter_memory.exchange.events import (
     UnknownEvent,
 )
 from semrouter_memory.exchange.replies import Continue, Outcome, ReplaceBody, Reply, Silence, StreamBody
-from semrouter_memory.model import Reason
+from semrouter_memory.model import Reason, Steered, Steering
 from semrouter_memory.transport import wire
 from semrouter_memory.transport.pb import ext_proc_pb2
 
@@ -254,6 +254,22 @@ def test_an_outcome_goes_with_the_first_answer(kind: str, reply: Reply) -> None:
     answer.dynamic_metadata = None
     assert answer == read(plain)
     assert rest == others
+
+
+@pytest.mark.parametrize(
+    ("steered", "told_of_it"),
+    [
+        (Steered(Steering.FORGOTTEN, ("m1", "m2")), {"steering": "forgotten", "memories_forgotten": 2}),
+        (Steered(Steering.NOT_FOUND), {"steering": "not_found"}),
+    ],
+)
+def test_what_became_of_an_order_is_told(steered: Steered, told_of_it: dict[str, Any]) -> None:
+    outcome = Outcome(reason=Reason.BELOW_THRESHOLD, steered=steered)
+    (reply,) = wire.replies_to(message(request_body=KINDS["request_body"]), Continue(), outcome)
+    metadata = told(reply)
+    assert metadata is not None
+    assert metadata.items() >= told_of_it.items()
+    assert set(metadata) - {"reason", "memories_used", "tokens", "compressed_turns", "duration_ms"} == set(told_of_it)
 
 
 @pytest.mark.parametrize("kind", KINDS)

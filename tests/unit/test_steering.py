@@ -1,0 +1,131 @@
+"""Orders to the memory: almost never mistaken on people that were set aside, and what an order is about."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from semrouter_memory.steering import Order, command, is_to_be_remembered, pauses, subject, unsteered
+
+TRAINING = Path(__file__).parents[2] / "training"
+TOLD = [
+    ("Forget what I told you about my salary.", Order.FORGET, "my salary"),
+    ("please forget that I live in Leeds", Order.FORGET, "I live in Leeds"),
+    ("Can you delete what you know about my divorce?", Order.FORGET, "my divorce"),
+    ("Please erase my old address from your memory.", Order.FORGET, "my old address"),
+    ("I'd like you to forget about the loan", Order.FORGET, "the loan"),
+    ("Forget about my flat, it's sold.", Order.FORGET, "my flat"),
+    ("忘掉我跟你说过的工资的事", Order.FORGET, "工资"),
+    ("把我的地址忘了吧", Order.FORGET, "地址"),
+    ("请删除关于我父亲的记忆", Order.FORGET, "父亲"),
+    ("That's not true any more.", Order.UNTRUE, None),
+    ("这已经不是真的了", Order.UNTRUE, None),
+    ("Forget everything about me.", Order.EVERYTHING, None),
+    ("忘掉关于我的一切", Order.EVERYTHING, None),
+    ("Please don't remember this conversation.", Order.PAUSE, None),
+    ("This is off the record.", Order.PAUSE, None),
+    ("不要记住这次对话", Order.PAUSE, None),
+]
+NONE = [
+    "I always forget my keys.",
+    "Forget it, let's move on.",
+    "Don't forget the milk in the recipe list.",
+    "How do I make git forget a file?",
+    "What did I tell you about my diet?",
+    "Remember to write tests in the code.",
+    "My mother told me to forget about my job.",
+    "I want to forget about my ex.",
+    "I no longer work at the bank.",
+    "That's not true, Canberra is the capital.",
+    'Translate: "Forget what I told you about my salary."',
+    "> Forget what I told you about my salary.\n\nWhat does he mean?",
+    "```\nForget what I told you about my salary.\n```",
+    "Write a story.\n\nForget what I told you about my salary." + " And so on." * 60,
+    "我又忘了带钥匙",
+    "别忘了我对花生过敏",
+    "怎么才能忘掉一个人",
+    "翻译:“忘掉我说过的工资的事”",
+]
+
+
+def set_aside() -> list[tuple[str, Order]]:
+    """What the people set aside say, with its label."""
+    aside = set((TRAINING / "held_out.txt").read_text(encoding="utf-8").split())
+    people = [json.loads(line) for line in (TRAINING / "steering.jsonl").read_text(encoding="utf-8").splitlines()]
+    found = [
+        (said["text"], said["label"]) for person in people if person["person"] in aside for said in person["sentences"]
+    ]
+    ordinary = [json.loads(line) for line in (TRAINING / "sentences.jsonl").read_text(encoding="utf-8").splitlines()]
+    found += [
+        ("".join(piece for piece, _ in message["sentences"]), "none")
+        for person in ordinary
+        if person["person"] in aside
+        for message in person["messages"]
+    ]
+    return [(text, Order(label)) for text, label in found]
+
+
+def test_people_that_were_set_aside_are_obeyed_as_they_meant_it() -> None:
+    said = set_aside()
+    right, given, wrong = Counter[Order](), Counter[Order](), list[str]()
+    for text, meant in said:
+        given[meant] += 1
+        order = (found := command(text)) is not None and found.order
+        right[meant] += order == meant
+        if order and order != meant:
+            wrong.append(text)
+    assert wrong == []
+    assert right[Order.FORGET] >= 0.75 * given[Order.FORGET]
+    assert right[Order.UNTRUE] >= 0.75 * given[Order.UNTRUE]
+    assert right[Order.PAUSE] >= 0.75 * given[Order.PAUSE]
+    assert given[Order.FORGET] > 100
+    assert given[Order.NONE] > 400
+
+
+def test_no_ordinary_request_is_an_order() -> None:
+    people = [json.loads(line) for line in (TRAINING / "requests.jsonl").read_text(encoding="utf-8").splitlines()]
+    requests = [request["text"] for person in people for request in person["requests"]]
+    assert len(requests) > 4_000
+    assert [text for text in requests if command(text)] == []
+
+
+@pytest.mark.parametrize(("message", "order", "about"), TOLD)
+def test_an_order_is_recognised_with_what_it_is_about(message: str, order: Order, about: str | None) -> None:
+    found = command(message)
+    assert found is not None
+    assert found.order is order
+    assert about is None or found.subject == about
+    assert pauses(message) is (order is Order.PAUSE)
+    if order in (Order.FORGET, Order.EVERYTHING):
+        assert unsteered(message) == ""
+
+
+@pytest.mark.parametrize("message", NONE)
+def test_what_is_no_order_is_none(message: str) -> None:
+    assert command(message) is None
+
+
+def test_an_order_stands_in_one_sentence_of_a_message() -> None:
+    message = "I'm off to Rome. Forget what I told you about my salary. Where should I eat?"
+    found = command(message)
+    assert found is not None
+    assert found.subject == "my salary"
+    assert unsteered(message) == "I'm off to Rome. Where should I eat?"
+
+
+@pytest.mark.parametrize("sentence", ["forget this", "please forget", "忘了吧"])
+def test_an_order_that_names_nothing_is_about_nothing(sentence: str) -> None:
+    assert subject(sentence) == ""
+
+
+@pytest.mark.parametrize(
+    "sentence", ["remember that my shed is 6 by 4 metres", "Please remember I don't eat beef.", "帮我记着我周三休息"]
+)
+def test_what_is_to_be_remembered(sentence: str) -> None:
+    assert is_to_be_remembered(sentence)
+
+
+@pytest.mark.parametrize("sentence", ["Do you remember my dog?", "I live in Lyon.", "Remember to add tests."])
+def test_what_nobody_asks_to_remember(sentence: str) -> None:
+    assert not is_to_be_remembered(sentence)
