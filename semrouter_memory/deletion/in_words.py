@@ -60,7 +60,7 @@ class InWords:
         self._observer = observer
         self._threshold = config.forget_threshold
         self._seconds = config.forget_deadline_ms / 1000
-        self._obeyed: TTLCache[tuple[Scope, str, str, str], Steered] = TTLCache(_MAX_OBEYED, _OBEYED_SECONDS)
+        self._obeyed: TTLCache[tuple[Scope, str, str, str], None] = TTLCache(_MAX_OBEYED, _OBEYED_SECONDS)
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def obey(self, request: RecallRequest) -> Steered | None:
@@ -72,9 +72,14 @@ class InWords:
         key = (request.scope, request.loop_key, request.previous_response_id, request.query)
         if key in self._obeyed:
             return None
-        steered = await self._obeyed_now(found, request)
-        if steered.outcome is not Steering.FAILED:
-            self._obeyed[key] = steered
+        # At once: a retry may come while this one is obeyed.
+        self._obeyed[key] = None
+        steered: Steered | None = None
+        try:
+            steered = await self._obeyed_now(found, request)
+        finally:
+            if steered is None or steered.outcome is Steering.FAILED:
+                self._obeyed.pop(key, None)
         return steered
 
     async def settle(self) -> None:
@@ -105,8 +110,6 @@ class InWords:
 
     async def _meant(self, order: Command, request: RecallRequest) -> list[Memory]:
         """The memories that the order is about for sure, the surest first."""
-        if (await self._turn_log.tombstones(request.scope)).paused_since is not None:
-            return []
         if order.order is Order.FORGET:
             return await self._found(order.subject, request)
         asked, answered = _just_said(request)
@@ -114,15 +117,15 @@ class InWords:
         return [each for each in await self._found(asked, request) if stated.contain(each.content)][:1]
 
     async def _found(self, text: str, request: RecallRequest) -> list[Memory]:
-        if not text:
+        deleted = await self._turn_log.tombstones(request.scope)
+        if not text or deleted.paused_since is not None:
             return []
         hits = await self._search.search_fresh(
             request.scope, text, limit=MAX_FORGOTTEN, types=_TYPES, reach=Reach.RECALL
         )
         named = {*terms(text)}
-        return [
-            hit.memory for hit in hits[:MAX_FORGOTTEN] if self._is_sure(hit, named) and _is_own(hit.memory, request)
-        ]
+        sure = [hit.memory for hit in hits[:MAX_FORGOTTEN] if self._is_sure(hit, named)]
+        return [memory for memory in sure if _is_own(memory, request) and not deleted.covers(memory)]
 
     def _is_sure(self, hit: Hit, named: set[str]) -> bool:
         """Whether the memory is about what the order names, in these words."""

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Path, Request, Response
+from fastapi.responses import RedirectResponse
 
 from semrouter_memory.errors import NotFoundError
 from semrouter_memory.manage.access import PREFIX, Access, Owner, access_of, api_router
@@ -75,6 +76,12 @@ async def _operator() -> Viewer:
 @pages.get("")
 async def _page(request: Request) -> Response:
     return _response(request, _PAGE)
+
+
+@pages.get("/")
+async def _without_slash() -> Response:
+    """The page's links are relative to its address without the slash."""
+    return RedirectResponse("../console", HTTPStatus.PERMANENT_REDIRECT)
 
 
 @pages.get("/{name}")

@@ -28,6 +28,7 @@ from semrouter_memory.model import (
 )
 from semrouter_memory.ports import MAX_PINNED
 from semrouter_memory.store import schema
+from semrouter_memory.store.listing import decode_cursor, listed, position_of
 from semrouter_memory.store.schema import Row
 
 
@@ -98,11 +99,11 @@ class InMemoryStore:
         expires_by: datetime | None = None,
         oldest_first: bool = False,
     ) -> Page:
-        after = schema.decode_cursor(cursor) if cursor else None
+        after = decode_cursor(cursor) if cursor else None
         latest = schema.NEVER if expires_by is None else micros(expires_by)
         active = self._active(scope, reach, types, now, observed, memory_filter=memory_filter)
-        rows = {schema.position_of(row): row for row in active if row["expires_at"] <= latest}
-        page, further = schema.listed(rows, limit=limit, after=after, oldest_first=oldest_first)
+        rows = {position_of(row): row for row in active if row["expires_at"] <= latest}
+        page, further = listed(rows, limit=limit, after=after, oldest_first=oldest_first)
         return Page(tuple(schema.memory_from(scope, rows[each]) for each in page), further)
 
     async def predecessors(self, scope: Scope, memory_ids: Sequence[str]) -> list[Memory]:

@@ -27,7 +27,8 @@ from semrouter_memory.model import (
 )
 from semrouter_memory.store import schema
 from semrouter_memory.store.connection import PREPARE_SECONDS, WINDOW, MilvusConnection, SearchQuery
-from semrouter_memory.store.schema import ListingPosition, Row, Selection, is_searched
+from semrouter_memory.store.listing import ListingPosition, decode_cursor, listed, position_of
+from semrouter_memory.store.schema import Row, Selection, is_searched
 from semrouter_memory.store.write_ahead import RWLock
 
 SCAN_BATCH = 500
@@ -198,7 +199,7 @@ class MilvusCollection(ABC):
 
         That is 60 ms for 20,000 memories on Lite; a server takes 200 ms for a time tick, twice.
         """
-        after = schema.decode_cursor(cursor) if cursor else None
+        after = decode_cursor(cursor) if cursor else None
         if limit < 1 or types == frozenset():
             return Page((), "")
         selection = Selection(
@@ -211,8 +212,8 @@ class MilvusCollection(ABC):
             expires_by=expires_by,
             created_until=after.created_at if after else None,
         )
-        positions = map(schema.position_of, await self._read_all(selection))
-        page, further = schema.listed(positions, limit=limit, after=after, oldest_first=oldest_first)
+        positions = map(position_of, await self._read_all(selection))
+        page, further = listed(positions, limit=limit, after=after, oldest_first=oldest_first)
         memories = await self._at(scope, page)
         return Page(tuple(each for each in memories if each in memory_filter), further)
 

@@ -9,9 +9,7 @@ Isolation rests on three things, none of which trusts the database's expression 
 * The primary key starts with a digest of the owner: one owner cannot overwrite or delete another's row by knowing its id.
 """
 
-import base64
 import hashlib
-import heapq
 import json
 import math
 import re
@@ -466,57 +464,3 @@ def _json_object(metadata: Mapping[str, Any]) -> dict[str, Any]:
         raise InvalidRequestError(f"metadata is longer than {MAX_JSON_BYTES} bytes", field="metadata")
     decoded: dict[str, Any] = orjson.loads(encoded)
     return decoded
-
-
-# -- listings ----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class ListingPosition:
-    """A row's position in a listing: greater ones come first."""
-
-    created_at: int
-    memory_id: str
-
-
-def position_of(row: Mapping[str, Any]) -> ListingPosition:
-    return ListingPosition(row["created_at"], memory_id_of(row))
-
-
-def listed(
-    positions: Iterable[ListingPosition], *, limit: int, after: ListingPosition | None, oldest_first: bool
-) -> tuple[list[ListingPosition], str]:
-    """The positions on a page, and the cursor of the next page: "" at the end, and when the oldest come first.
-
-    Args:
-        after: the last position of the page before.
-    """
-    further = (each for each in positions if after is None or each < after)
-    if oldest_first:
-        return heapq.nsmallest(max(limit, 0), further), ""
-    found = heapq.nlargest(max(limit, 0) + 1, further)
-    page = found[: max(limit, 0)]
-    return page, encode_cursor(page[-1]) if page and len(found) > limit else ""
-
-
-def encode_cursor(position: ListingPosition) -> str:
-    """An opaque cursor: names the last memory of a page."""
-    return base64.urlsafe_b64encode(f"{position.created_at}:{stored_id(position.memory_id)}".encode()).decode()
-
-
-def decode_cursor(cursor: str) -> ListingPosition:
-    """The last position of the previous page.
-
-    Raises:
-        InvalidRequestError: not a cursor that a listing gave.
-    """
-    try:
-        created_at, _, memory_id = (
-            base64.b64decode(cursor, altchars=b"-_", validate=True).decode("ascii").partition(":")
-        )
-        position = ListingPosition(int(created_at), read_id(memory_id))
-    except ValueError:
-        position = None
-    if position is None or abs(position.created_at) > NEVER or encode_cursor(position) != cursor:
-        raise InvalidRequestError("the cursor is not one that a listing gave", field="cursor")
-    return position

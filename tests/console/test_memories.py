@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from tests.console.conftest import Person, budget, days_ago, picture, said
 
@@ -46,6 +46,18 @@ def test_filters_that_nothing_fits_say_so(person: Person) -> None:
     expect(page.get_by_role("main")).to_contain_text("Nothing fits.")
     page.get_by_role("button", name="Clear filters").click()
     expect(page.get_by_role("link", name="User likes tea")).to_be_visible()
+
+
+def test_what_takes_longer_than_a_moment_is_said(person: Person) -> None:
+    person.remembers({"content": "User likes tea"})
+    held: list[Route] = []
+    person.page.route("**/v1/memory?*", lambda route: held.append(route))  # noqa: PLW0108 - the driver marks it
+    page = person.opens()
+    expect(page.get_by_role("main").get_by_role("status")).to_have_text("Loading…")
+    for route in held:
+        route.continue_()
+    expect(page.get_by_role("link", name="User likes tea")).to_be_visible()
+    expect(page.get_by_role("main").get_by_role("status")).to_have_count(0)
 
 
 def test_further_memories_are_a_click_away_and_have_the_focus(person: Person) -> None:

@@ -1,8 +1,10 @@
 """The console in hostile hands: other sites, other people, and memories that were written to be executed."""
 
 import http.server
+import re
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -11,6 +13,7 @@ from playwright.sync_api import expect
 from tests.console.conftest import CONSOLE, Person
 from tests.management_ports import TOKEN, Ports
 
+FILES = sorted((Path(__file__).parents[2] / "semrouter_memory" / "manage" / "console").iterdir())
 HOSTILE = (
     "<img src=x onerror=alert(1)><script>alert(2)</script><svg onload=alert(3)>",
     '"><a href="javascript:alert(4)">javascript:alert(4)</a>{{7*7}}${7*7}',
@@ -217,7 +220,7 @@ def test_the_page_needs_the_identity_of_the_api(ports: Ports) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["../http.py", "..%2fhttp.py", "%2e%2e/http.py", "nothing.js", "", "console.js/", "index.html%00", "__init__.py"],
+    ["../http.py", "..%2fhttp.py", "%2e%2e/http.py", "nothing.js", "console.js/", "index.html%00", "__init__.py"],
 )
 def test_no_other_file_is_served(ports: Ports, name: str) -> None:
     with httpx.Client(trust_env=False, verify=False, headers={"x-authz-user-id": "alice"}) as http:
@@ -240,3 +243,20 @@ def test_the_memories_of_others_do_not_exist(new_person: Callable[..., Person]) 
     expect(page.get_by_role("main")).to_contain_text("There is no such memory.")
     page.evaluate("location.hash = '#/memories?owner=user:" + alice.name + "'")
     expect(page.get_by_role("main")).to_contain_text("Nothing is remembered yet.")
+
+
+def test_an_address_with_a_slash_at_its_end_leads_to_the_page(person: Person) -> None:
+    person.page.goto(f"{person.ports.user_url}{CONSOLE}/")
+    expect(person.heading().get_by_role("heading", level=1)).to_have_text("Memories")
+    assert person.page.url.partition("#")[0] == person.ports.user_url + CONSOLE
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_no_file_writes_markup_or_names_another_host(path: Path) -> None:
+    """What the policy forbids in the browsers that know it does not happen in the others either."""
+    text = path.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
+    assert (
+        re.findall(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|https?:|//\w+\.", text)
+        == []
+    )
+    assert re.findall(r"<style|\sstyle=|\son\w+=\"", text) == []

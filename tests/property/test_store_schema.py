@@ -10,7 +10,8 @@ from semrouter_memory.databases import micros, moment
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.model import MemoryType, Reach, Scope
 from semrouter_memory.store import schema
-from semrouter_memory.store.schema import ListingPosition, Selection
+from semrouter_memory.store.listing import ListingPosition, decode_cursor, encode_cursor
+from semrouter_memory.store.schema import Selection
 from tests.memories import DIMENSION, embedded, memory
 
 ids = st.text(st.characters() | st.sampled_from("\"'\\\n\x00%{}$ \ud800"))
@@ -98,15 +99,15 @@ def test_metadata_comes_back_as_json_does(metadata: dict[str, object]) -> None:
 
 @given(st.builds(ListingPosition, times.map(micros), ids))
 def test_a_cursor_names_its_place(place: ListingPosition) -> None:
-    cursor = schema.encode_cursor(place)
-    assert schema.decode_cursor(cursor) == place
+    cursor = encode_cursor(place)
+    assert decode_cursor(cursor) == place
     assert re.fullmatch(r"[A-Za-z0-9_=-]+", cursor)
 
 
 @given(st.text() | st.text("ABCabc019_-=", max_size=40))
 def test_no_made_up_cursor_does_more_than_be_refused(cursor: str) -> None:
     try:
-        place = schema.decode_cursor(cursor)
+        place = decode_cursor(cursor)
     except InvalidRequestError:
         return
-    assert schema.encode_cursor(place) == cursor
+    assert encode_cursor(place) == cursor

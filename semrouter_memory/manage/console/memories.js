@@ -99,7 +99,7 @@ async function searched(wanted) {
   if (!hits.length) return none(true);
   return [
     h("h2", {}, "Closest to what you searched for"),
-    h("p", { class: "hint" }, "The most relevant first. Recall gives a request what is about 60 % relevant or more."),
+    h("p", { class: "hint" }, "The most relevant first. A request is given only what is relevant enough to it."),
     h("ul", { class: "memories" }, hits.map((hit) => row(hit, hit.relevance))),
   ];
 }

@@ -44,16 +44,16 @@ function actions(memory, place, body) {
     await api("PATCH", at(memory.id), { body: { pinned: !memory.pinned } });
     await again();
     tell(memory.pinned ? "Unpinned: recalled when it is relevant." : "Pinned: every request is given it.");
-    focusFirst(place);
-  }), { "aria-pressed": String(memory.pinned) });
+    focusAction("pin");
+  }), { "data-action": "pin" });
   return h("div", { class: "actions" },
-    button("Correct", () => correct(memory, body, again)),
+    button("Correct", () => correct(memory, body, again), { "data-action": "correct" }),
     pin,
     button("Forget…", () => forget(memory), { class: "danger-plain" }));
 }
 
-function focusFirst(place) {
-  place.querySelector(".actions button")?.focus();
+function focusAction(name) {
+  document.querySelector(`[data-action=${name}]`)?.focus();
 }
 
 function correct(memory, body, again) {
@@ -63,9 +63,9 @@ function correct(memory, body, again) {
     await api("PATCH", at(memory.id), { body: { content: text.value } });
     await again();
     tell("Corrected. It counts as said again now.");
-    focusFirst(body.isConnected ? body : document.querySelector(".one"));
+    focusAction("correct");
   });
-  const cancel = async () => { await again(); focusFirst(document.querySelector(".one")); };
+  const cancel = async () => { await again(); focusAction("correct"); };
   body.replaceChildren(h("form", { onsubmit: save, onkeydown: (event) => { if (event.key === "Escape") cancel(); } },
     field("Corrected text", text),
     h("div", { class: "actions" }, h("button", { class: "primary" }, "Save"), button("Cancel", cancel))));

@@ -29,6 +29,7 @@ class Parts:
     hits: Sequence[Hit] = ()
     paused_since: datetime | None = None
     refuses_after: int = 1_000
+    gone: frozenset[str] = frozenset()
     hidden: list[str] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
 
@@ -37,6 +38,9 @@ class Parts:
 
     async def tombstones(self, _: Scope) -> "Parts":
         return self
+
+    def covers(self, memory: Memory) -> bool:
+        return memory.id in self.gone
 
     async def hide(self, memory: Memory) -> None:
         if len(self.hidden) >= self.refuses_after:
@@ -92,6 +96,11 @@ def test_nothing_of_another_owner_is_deleted(found: list[tuple[Scope, float]]) -
 
 def test_what_holds_in_another_session_is_left() -> None:
     parts = Parts([hit(1, session="there"), hit(2, session="here")])
+    assert parts.obey().forgotten == ("m2",)
+
+
+def test_what_is_deleted_already_is_not_deleted_again() -> None:
+    parts = Parts([hit(1), hit(2)], gone=frozenset({"m1"}))
     assert parts.obey().forgotten == ("m2",)
 
 

@@ -204,6 +204,14 @@ def test_of_a_message_that_is_quoted_nothing_stays(text: str) -> None:
     assert own_text("\n".join("> " + line for line in text.splitlines())) == ""
 
 
+def time_to_read(text: str) -> float:
+    """Of the processor, when nothing of it is known yet."""
+    own_text.cache_clear()
+    started = process_time()
+    own_text(text)
+    return process_time() - started
+
+
 @pytest.mark.parametrize(
     "piece",
     ["Mr-", "-=", " #a", "![", "【", "\n", "\t", "it ", "Anna ", "a, ", "A: ", '"', "我，", "1,", "<a ", "a(", "12:30 ", "said ", " - ",
@@ -214,10 +222,7 @@ def test_reading_takes_time_in_proportion_to_the_length(piece: str) -> None:
 
     def taken(chars: int) -> float:
         text = "summarize I " + piece * (chars // len(piece)) + "\nnote it!x?"
-        own_text.cache_clear()
-        started = process_time()
-        own_text(text)
-        return process_time() - started
+        return time_to_read(text)
 
     assert min(taken(16_000) for _ in range(2)) < max(16 * min(taken(4_000) for _ in range(3)), 0.1)
 
@@ -226,15 +231,9 @@ def test_reading_takes_time_in_proportion_to_the_length(piece: str) -> None:
 def test_blanks_cost_next_to_nothing(blank: str) -> None:
     """At most a quarter of what text of the same length costs, in processor time: other processes do not count."""
 
-    def taken(text: str) -> float:
-        own_text.cache_clear()
-        started = process_time()
-        own_text(text)
-        return process_time() - started
-
     blanks, text = blank * 16_000, ("I live in Porto and work as a nurse.\n" * 500)[:16_000]
     assert own_text(blanks) == ""
-    assert 4 * min(taken(blanks) for _ in range(3)) <= min(taken(text) for _ in range(3))
+    assert 4 * min(time_to_read(blanks) for _ in range(3)) <= min(time_to_read(text) for _ in range(3))
 
 
 def labelled() -> Iterator[tuple[str, str, float]]:

@@ -1,8 +1,9 @@
-"""A memory keeps the turns in which it was said otherwise."""
+"""A memory keeps the turns in which it was said otherwise, and the category that it had then."""
 
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
-from semrouter_memory.model import Candidate, Memory, MemoryType, Scope
+from semrouter_memory.model import CATEGORY, Candidate, Memory, MemoryType, Scope
 from semrouter_memory.retain.reconciling.rows import RowFactory
 
 NOW = datetime(2026, 3, 20, 12, tzinfo=UTC)
@@ -36,3 +37,19 @@ def test_of_a_long_history_the_newest_turns_are_kept() -> None:
     old = [said_in(f"turn_{number}") for number in range(90)]
 
     assert ROWS.replacing(said_in("turn_90"), old).metadata["replaces"] == [f"turn_{n}" for n in range(40, 90)]
+
+
+def test_the_newest_category_of_what_is_replaced_counts_where_the_new_memory_has_none() -> None:
+    old = [
+        replace(
+            said_in(f"turn_{day}"),
+            observed_at=NOW + timedelta(days=day),
+            metadata={CATEGORY: category} if category else {},
+        )
+        for day, category in ((2, "second"), (1, "first"), (3, ""))
+    ]
+    sorted_already = replace(said_in("turn_4"), metadata={CATEGORY: "own"})
+
+    assert ROWS.replacing(said_in("turn_4"), old).metadata[CATEGORY] == "second"
+    assert ROWS.replacing(sorted_already, old).metadata[CATEGORY] == "own"
+    assert CATEGORY not in ROWS.replacing(said_in("turn_4"), old[2:]).metadata
