@@ -70,7 +70,8 @@ async def list_memories(
     ] = None,
     form: Annotated[Form | None, Query(description="Only quotes, or only statements.")] = None,
     source: Annotated[
-        str | None, Query(description="Only from this source: `conversation`, `session`, `api`, `import`.")
+        str | None,
+        Query(description="Only from this source: `conversation`, `session`, `reflection`, `api`, `import`."),
     ] = None,
     pinned: Annotated[bool | None, Query(description="Only pinned memories, or only others.")] = None,
     goal: Annotated[str, Query(description="Only episodes with this text in their goal, whatever its case.")] = "",

@@ -224,3 +224,36 @@ def test_what_cannot_be_reached_is_said(person: Person) -> None:
     page.get_by_role("link", name="Recalls").click()
     expect(page.get_by_role("alert")).to_contain_text("cannot be reached")
     person.context.set_offline(False)
+
+
+def test_a_memory_is_pinned_and_pinned_ones_are_found(person: Person) -> None:
+    person.remembers({"content": "User is allergic to peanuts"}, {"content": "User likes tea"})
+    page = person.opens()
+    rows = page.get_by_role("main").get_by_role("listitem")
+    page.get_by_role("link", name="User is allergic to peanuts").click()
+    page.get_by_role("button", name="Pin", exact=True).click()
+    expect(said(page)).to_contain_text("Pinned")
+    expect(page.get_by_role("button", name="Unpin")).to_be_focused()
+    person.opens("question").get_by_label("Question").fill("What should I cook for dinner in Rome?")
+    page.get_by_role("button", name="Explain").click()
+    expect(page.get_by_role("region", name="Outcome")).to_contain_text("would be given")
+    expect(page.get_by_role("region", name="What was considered")).to_contain_text("peanuts")
+    page.get_by_role("link", name="Memories").click()
+    page.get_by_label("Pinned only").check()
+    expect(rows).to_have_count(1)
+    expect(rows).to_contain_text("Pinned")
+    rows.get_by_role("link").click()
+    page.get_by_role("button", name="Unpin").click()
+    expect(said(page)).to_contain_text("Unpinned")
+    person.opens("memories?pinned=true")
+    expect(page.get_by_role("main")).to_contain_text("Nothing fits.")
+
+
+def test_an_insight_shows_what_it_was_made_from(person: Person) -> None:
+    (tea,) = person.remembers({"content": "User drinks tea each day"})
+    (insight,) = person.remembers(
+        {"content": "User loves tea", "type": "reflective", "metadata": {"derived_from": [tea, "mem_gone"]}}
+    )
+    page = person.opens(f"memory/{insight}")
+    premises = page.get_by_role("region", name="What it was made from").get_by_role("listitem")
+    expect(premises).to_have_text(["User drinks tea each day", "Forgotten since"])

@@ -6,7 +6,6 @@ import { formOf, many, sourceOf, SOURCES, typeOf, TYPES } from "./words.js";
 
 const PAGE = 25;
 const MOST_HITS = 100;
-const PINS = "pins";
 const NAMES = ["q", "type", "form", "source", "since", "until", "pinned"];
 
 export function memoriesView(params) {
@@ -40,7 +39,7 @@ function filters(wanted, list) {
         field("Type", controls.type), field("Form", controls.form), field("Source", controls.source),
         field("Said since", controls.since), field("Said until", controls.until)),
       h("div", { class: "narrow-more" },
-        h("label", { class: "check", for: "pinned-only", id: PINS, hidden: !pinned.checked }, pinned, "Pinned only"),
+        h("label", { class: "check", for: "pinned-only" }, pinned, "Pinned only"),
         button("Clear filters", () => { clear(form); apply(); search.focus(); }, { class: "plain" }))));
   const apply = () => {
     const given = new FormData(form);
@@ -78,7 +77,6 @@ async function listed(wanted) {
     do {
       const page = await api("GET", "/memory", { query: { ...query, limit: PAGE, cursor } });
       items.append(...page.data.map((memory) => row(memory)));
-      offerPins(page.data);
       cursor = page.next_cursor ?? "";
     } while (cursor && items.childElementCount === before);
     more.hidden = !cursor;
@@ -102,11 +100,6 @@ async function searched(wanted) {
     h("p", { class: "hint" }, "The most relevant first. A request is given only what is relevant enough to it."),
     h("ul", { class: "memories" }, hits.map((hit) => row(hit, hit.relevance))),
   ];
-}
-
-/** Where memories can be pinned, they say whether they are. */
-function offerPins(memories) {
-  if (memories.some((memory) => "pinned" in memory)) document.getElementById(PINS).hidden = false;
 }
 
 function none(narrowed) {

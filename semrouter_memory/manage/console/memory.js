@@ -35,12 +35,12 @@ function whole(memory, place) {
   const text = said("p", memory.content, { class: "content" });
   const body = h("div", { class: "card" }, text);
   body.append(actions(memory, place, body));
-  return [body, standing(memory), origin(memory), episode(memory), past(memory), details(memory)].filter(Boolean);
+  return [body, standing(memory), origin(memory), premises(memory), episode(memory), past(memory), details(memory)].filter(Boolean);
 }
 
 function actions(memory, place, body) {
   const again = () => show(place, memory.id);
-  const pin = "pinned" in memory && button(memory.pinned ? "Unpin" : "Pin", act(async () => {
+  const pin = button(memory.pinned ? "Unpin" : "Pin", act(async () => {
     await api("PATCH", at(memory.id), { body: { pinned: !memory.pinned } });
     await again();
     tell(memory.pinned ? "Unpinned: recalled when it is relevant." : "Pinned: every request is given it.");
@@ -118,6 +118,16 @@ function quoted(quote, linked) {
     h("figcaption", {}, "Said on ", moment(quote.observed_at), linked && " · ", linked && link(`memory/${encodeURIComponent(quote.id)}`, {}, "Open the quote")));
 }
 
+/** The memories that an insight or a merged memory was made of. */
+function premises({ metadata }) {
+  const ids = ["derived_from", "consolidated_from"].flatMap((name) => metadata[name] ?? []).slice(0, 20);
+  if (!ids.length) return null;
+  const place = h("div");
+  fill(place, Promise.all(ids.map((id) => found(at(id)))).then((memories) => h("ul", { class: "given" }, memories.map((each) => h("li", {},
+    each ? link(`memory/${encodeURIComponent(each.id)}`, {}, said("span", each.content)) : h("span", { class: "hint" }, "Forgotten since"))))));
+  return section("What it was made from", place);
+}
+
 function episode(memory) {
   const parts = {
     Goal: memory.goal && said("span", memory.goal),
@@ -159,7 +169,6 @@ function details(memory) {
     Expires: memory.expires_at && moment(memory.expires_at),
     Recalled: used,
     "Last recalled": memory.last_accessed_at && moment(memory.last_accessed_at),
-    Category: memory.category && said("span", memory.category),
     Project: memory.project_id && said("span", memory.project_id),
     Session: memory.session_id && said("code", memory.session_id),
     Id: said("code", memory.id),

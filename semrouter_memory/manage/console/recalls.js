@@ -70,7 +70,7 @@ export function questionView() {
 }
 
 function explained(answer) {
-  const chosen = answer.data.filter((each) => each.verdict === "chosen").length;
+  const chosen = answer.data.filter(isGiven).length;
   return [
     section("Outcome",
       h("p", { class: "outcome" }, chosen ? `${many(chosen, "memory", "memories")} would be given.` : `${reasonOf(answer.reason)}.`),
@@ -91,12 +91,17 @@ function reading({ question, threshold }) {
   });
 }
 
+/** A pinned memory is given whatever the question is. */
+function isGiven({ verdict }) {
+  return verdict === "chosen" || verdict === "pinned";
+}
+
 function candidate(each) {
   const features = Object.entries(each.features);
-  return h("li", { class: each.verdict === "chosen" ? "candidate chosen" : "candidate" },
+  return h("li", { class: isGiven(each) ? "candidate chosen" : "candidate" },
     each.memory ? link(`memory/${encodeURIComponent(each.id)}`, { class: "memory-text" }, said("span", each.memory.content)) : said("span", each.id),
     h("div", { class: "meta" },
-      h("span", { class: each.verdict === "chosen" ? "tag pinned" : "tag" }, verdictOf(each.verdict)), relevance(each.relevance)),
+      h("span", { class: isGiven(each) ? "tag pinned" : "tag" }, verdictOf(each.verdict)), relevance(each.relevance)),
     features.length > 0 && h("details", {}, h("summary", {}, "What its relevance is made of"),
       h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Feature"), h("th", { scope: "col" }, "Value"))),
         h("tbody", {}, features.map(([name, value]) => h("tr", {}, h("th", { scope: "row" }, term(name)), h("td", {}, value.toFixed(3))))))));
