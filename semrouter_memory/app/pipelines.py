@@ -269,7 +269,7 @@ def _document_search(config: KnowledgeConfig, adapters: Adapters, vectors: Query
 def _named(
     name: StrategyName, config: RecallConfig, adapters: Adapters, rewriting: ChatModel | None, search: VectorSearch
 ) -> StrategyPair:
-    """The strategy that a route names. What it needs beside the memories is made when it is first used."""
+    """The strategy that a route names. What it needs besides the memories is made when it is first used."""
     named = config.model_copy(update={"strategy": name})
     if name != config.strategy:
         search = vector_search(named, adapters, vectors=search.vectors)

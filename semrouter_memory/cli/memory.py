@@ -187,16 +187,21 @@ def _content(candidate: dict[str, Json]) -> str:
 
 @_command("receipts")
 def _receipts(client: MemoryClient, *, as_json: AsJson = False) -> None:
-    """List what the last requests were given: time, reason, ids and relevance."""
+    """List what the last requests were given: time, reason, ids and relevance; and what they ordered to forget."""
     receipts = client.receipts()
     if as_json:
         print_json(receipts)
         return
     rows = (
-        [each["at"], each["reason"], " ".join(f"{one['id']} ({one['relevance']:.2f})" for one in each["memories"])]
+        [
+            each["at"],
+            each["reason"],
+            " ".join(f"{one['id']} ({one['relevance']:.2f})" for one in each["memories"]),
+            " ".join(each["forgotten"]),
+        ]
         for each in receipts
     )
-    print_table(["at", "reason", "memories"], rows)
+    print_table(["at", "reason", "memories", "forgotten"], rows)
 
 
 @_command("add")

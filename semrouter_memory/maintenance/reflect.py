@@ -196,7 +196,7 @@ class InsightWriter:
 
 
 def _key(scope: Scope) -> str:
-    """Where the time is kept up to which a project's memories were read; a user's own state ends with every deletion."""
+    """Where the time is stored up to which a project's memories were read; a user's own state ends with every deletion."""
     return derived_id("reflected", scope.owner, scope.project_id)
 
 

@@ -32,7 +32,7 @@ _MAX_DEPTH = 16
 _INT64 = range(-(2**63), 2**63)
 
 
-class Admission:
+class AdmissionPolicy:
     """The checks with the limits of an installation. Each raises `InvalidRequestError`."""
 
     def __init__(self, config: ManagementConfig, *, redact: Redact, clock: Clock) -> None:

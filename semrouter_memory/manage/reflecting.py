@@ -26,7 +26,7 @@ from semrouter_memory.recall.render import cited_source
 from semrouter_memory.recall.strategy import best_first
 from semrouter_memory.recall.vector_search import VectorSearch
 from semrouter_memory.reflect import mentions
-from semrouter_memory.reflect.answer import UNUSABLE, Answer, checked, prompt
+from semrouter_memory.reflect.answer import UNUSABLE, CheckedAnswer, checked, prompt
 from semrouter_memory.reflect.mentions import Mentions, counted, in_words
 from semrouter_memory.reflect.sources import within
 from semrouter_memory.retain.passages import whole
@@ -205,7 +205,7 @@ class Reflector:
         found = [hit for hit in hits if hit.relevance >= self._threshold and not deleted.covers(hit.memory)]
         return (await whole(self._reader, scope, found))[:MAX_HITS]
 
-    async def _answer(self, model: ChatModel, question: str, sources: Sequence[Memory]) -> Answer | ModelError:
+    async def _answer(self, model: ChatModel, question: str, sources: Sequence[Memory]) -> CheckedAnswer | ModelError:
         """The model's answer, checked, or why there is none."""
         if self._asking >= self._config.max_concurrent:
             return ModelError.BUSY
@@ -252,7 +252,7 @@ def _by_count(
     return _reflection(text, found, numbers, count, known=known, error=error)
 
 
-def _by_model(asked: ReflectRequest, found: _Found, answer: Answer, model: str) -> Reflection:
+def _by_model(asked: ReflectRequest, found: _Found, answer: CheckedAnswer, model: str) -> Reflection:
     text, count = answer.text or mentions.not_told(asked.question), counted(found.memories)
     return _reflection(text, found, answer.cited, count, known=bool(answer.text), model=model)
 

@@ -18,7 +18,7 @@ from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import NotFoundError, UnavailableError
 from semrouter_memory.lineage import lineage, pages
 from semrouter_memory.maintenance.receipts import may_name_deleted, receipt_lines
-from semrouter_memory.manage.admission import Admission, Redact
+from semrouter_memory.manage.admission import AdmissionPolicy, Redact
 from semrouter_memory.manage.editing import (
     confirmed,
     earliest,
@@ -123,7 +123,7 @@ class MemoryService:
         self._reader, self._writer, self._embedder = reader, writer, embedder
         self._turn_log, self._locks, self._state, self._clock = turn_log, locks, state, clock
         self._new_id, self._written = new_id, written
-        self._admission = Admission(config, redact=redact, clock=clock)
+        self._admission = AdmissionPolicy(config, redact=redact, clock=clock)
         self._searcher = searcher or HybridSearch(
             source=MemorySource(reader=reader, indexes=None, clock=clock), embedder=embedder, config=RecallConfig()
         )

@@ -336,7 +336,7 @@ def _existing(
 
 
 class _Verdicts:
-    """Collects which verdicts were given, beside another judge."""
+    """Collects which verdicts were given, and passes them on."""
 
     def __init__(self, judge: Judge) -> None:
         self.given: set[Verdict] = set()

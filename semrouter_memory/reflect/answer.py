@@ -25,7 +25,7 @@ Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CheckedAnswer:
     """A model's answer that was checked.
 
     Attributes:
@@ -45,14 +45,14 @@ def prompt(question: str, sources: Sequence[Memory]) -> list[ChatMessage]:
     return [ChatMessage("system", _INSTRUCTIONS), ChatMessage("user", f"Sources:\n{shown}\n\nQuestion: {question}")]
 
 
-def checked(answer: str, sources: Sequence[Memory]) -> Answer:
+def checked(answer: str, sources: Sequence[Memory]) -> CheckedAnswer:
     """The answer, if everything in it stands in the sources."""
     text = cleaned(answer)
     if text.upper().startswith(_UNKNOWN):
-        return Answer()
+        return CheckedAnswer()
     numbers = cited(text)
     if not numbers or len(text) > _MAX_CHARS or not all(0 < number <= len(sources) for number in numbers):
-        return Answer(refused=UNUSABLE)
+        return CheckedAnswer(refused=UNUSABLE)
     if refused := made_up(text, sources):
-        return Answer(refused=refused)
-    return Answer(text, numbers)
+        return CheckedAnswer(refused=refused)
+    return CheckedAnswer(text, numbers)

@@ -28,13 +28,13 @@ def lines(memories: Iterable[Memory]) -> list[str]:
 
 def within(memories: Sequence[Memory], tokens: int, count: Callable[[str], int]) -> list[Memory]:
     """The first of them that have no more tokens together; at least one."""
-    size, kept = 0, list[Memory]()
+    size, taken = 0, list[Memory]()
     for memory, line in zip(memories, lines(memories), strict=True):
         size += count(line)
-        if kept and size > tokens:
+        if taken and size > tokens:
             break
-        kept.append(memory)
-    return kept
+        taken.append(memory)
+    return taken
 
 
 def cleaned(answer: str) -> str:

@@ -1,6 +1,6 @@
 """What is not remembered though it is said: while the user has paused remembering, and in a session they named. Pure.
 
-Strategy. Both are fields beside the owner's tombstones, so every replica heeds them in the transaction that appends a turn.
+Strategy. Both are fields among the owner's tombstones, so every replica heeds them in the transaction that appends a turn.
 
 A pause forbids every exchange that any part of it touches, also when its turn arrives long after: what was said in a
 pause cannot be told apart in an exchange that began before it. What waits from before the pause is extracted as usual.

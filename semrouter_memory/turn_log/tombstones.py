@@ -130,11 +130,11 @@ def added(owner: str, tombstone: Tombstone, known: OwnerTombstones) -> Tombstone
         names = [_PROJECT + pack(tombstone.scope.project_id)]
     else:
         names = [_EVERYTHING]
-        kept = (_EVERYTHING, _PAUSED)
+        lasting = (_EVERYTHING, _PAUSED)
         drop = tuple(
             name
             for name, time in known.fields.items()
-            if time <= at and name not in kept and not name.startswith(_SESSION)
+            if time <= at and name not in lasting and not name.startswith(_SESSION)
         )
     put = {name: max(at, known.fields.get(name, 0)) for name in names}
     return TombstoneChange(owner, put, drop, purges=not tombstone.memory_id)

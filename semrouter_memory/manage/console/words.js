@@ -27,8 +27,8 @@ const REASONS = {
 };
 
 const VERDICTS = {
-  chosen: "Given", pinned: "Pinned: given whatever was asked", below_threshold: "Not relevant enough", forbidden_type: "Of another type than was asked for",
-  filtered: "Left out by the filter", other_session: "Holds in another session", quote_preferred: "Its quote is given instead", outdated: "Outdated",
+  chosen: "Given", below_threshold: "Not relevant enough", forbidden_type: "Of another type than was asked for",
+  pinned: "Pinned: always given", filtered: "Left out by the filter", other_session: "Holds in another session", quote_preferred: "Its quote is given instead", outdated: "Outdated",
   over_limit: "Beyond the number of memories", duplicate: "A given memory says the same", visible: "The conversation shows it",
   over_budget: "Beyond the size of the block", deleted: "Forgotten", deadline: "Out of time", undecided: "Not decided",
 };

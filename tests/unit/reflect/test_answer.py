@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from semrouter_memory.model import CONTEXT, FORM, Memory, MemoryType, Scope
 from semrouter_memory.reflect import mentions
-from semrouter_memory.reflect.answer import UNUSABLE, Answer, checked, prompt
+from semrouter_memory.reflect.answer import UNUSABLE, CheckedAnswer, checked, prompt
 from semrouter_memory.reflect.sources import cited, lines, within
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -61,7 +61,7 @@ def test_an_answer_that_stands_in_its_sources_passes(answer: str) -> None:
     ],
 )
 def test_an_answer_that_does_not_is_refused(answer: str, refused: str) -> None:
-    assert checked(answer, SOURCES) == Answer(refused=refused)
+    assert checked(answer, SOURCES) == CheckedAnswer(refused=refused)
 
 
 def test_a_relative_day_may_be_told_as_its_date() -> None:
@@ -74,7 +74,7 @@ def test_a_relative_day_may_be_told_as_its_date() -> None:
     "answer", ["UNKNOWN", "unknown.", "<think>hm</think>UNKNOWN", "UNKNOWN: the sources say nothing"]
 )
 def test_an_answer_may_be_that_it_is_not_told(answer: str) -> None:
-    assert checked(answer, SOURCES) == Answer()
+    assert checked(answer, SOURCES) == CheckedAnswer()
 
 
 def test_citations_are_read_in_their_order() -> None:
