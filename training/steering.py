@@ -6,7 +6,7 @@ from typing import Any
 
 from semrouter_memory.language.phrases import phrases
 from semrouter_memory.learned.logistic import Multinomial
-from semrouter_memory.steering import CUT, features
+from semrouter_memory.retain.steering import CUT, features
 from training.fitting import Example, fit, read
 
 _STRENGTH = 4.0

@@ -22,7 +22,7 @@ from semrouter_memory.language.terms import terms
 from semrouter_memory.model import Hit, Memory, MemoryType, Reach, RecallRequest, Role, Scope, Steered, Steering
 from semrouter_memory.ports import Deletions, Observer
 from semrouter_memory.recall.visible import VisibleTexts
-from semrouter_memory.steering import Command, Order, command
+from semrouter_memory.retain.steering import Command, Order, command
 
 MAX_FORGOTTEN = 20
 """Memories that one message deletes at most."""

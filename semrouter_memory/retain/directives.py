@@ -15,7 +15,7 @@ from semrouter_memory.language.phrases import MARKS, Phrases, after, phrases
 from semrouter_memory.language.sentences import QUESTION_MARKS, orders, sentences
 from semrouter_memory.language.words import spans, tokens
 from semrouter_memory.model import LoggedTurn
-from semrouter_memory.steering import is_to_be_remembered, unsteered
+from semrouter_memory.retain.steering import is_to_be_remembered, unsteered
 
 _FILLERS = phrases("fillers")
 _REMEMBER, _REMEMBER_ZH, _REFERENCE = phrases("remember"), phrases("remember_zh"), phrases("for_reference")

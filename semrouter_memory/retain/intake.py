@@ -16,7 +16,7 @@ from semrouter_memory.model import Appended, AppendOutcome, Json, SessionKey, Tu
 from semrouter_memory.ports import Observer, TurnInbox
 from semrouter_memory.retain.directives import asks_to_remember
 from semrouter_memory.retain.redact import Redaction, SecretKind, redact
-from semrouter_memory.steering import pauses
+from semrouter_memory.retain.steering import pauses
 
 _MARGIN_CHARS = 4096
 """Read beyond the limit, so that a secret at the limit is recognised as a whole."""

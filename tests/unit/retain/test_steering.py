@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from semrouter_memory.steering import Order, command, is_to_be_remembered, pauses, subject, unsteered
+from semrouter_memory.retain.steering import Order, command, is_to_be_remembered, pauses, subject, unsteered
 
-TRAINING = Path(__file__).parents[2] / "training"
+TRAINING = Path(__file__).parents[3] / "training"
 TOLD = [
     ("Forget what I told you about my salary.", Order.FORGET, "my salary"),
     ("please forget that I live in Leeds", Order.FORGET, "I live in Leeds"),
