@@ -187,21 +187,19 @@ def _content(candidate: dict[str, Json]) -> str:
 
 @_command("receipts")
 def _receipts(client: MemoryClient, *, as_json: AsJson = False) -> None:
-    """List what the last requests were given: time, reason, ids and relevance; and what they ordered to forget."""
+    """List what the last requests were given: time (UTC), reason, ids and relevance; and what became of an order to forget."""
     receipts = client.receipts()
     if as_json:
         print_json(receipts)
         return
-    rows = (
-        [
-            each["at"],
-            each["reason"],
-            " ".join(f"{one['id']} ({one['relevance']:.2f})" for one in each["memories"]),
-            " ".join(each["forgotten"]),
-        ]
-        for each in receipts
-    )
-    print_table(["at", "reason", "memories", "forgotten"], rows)
+    rows = ([each["at"][:19].replace("T", " "), each["reason"], " ".join(_done(each))] for each in receipts)
+    print_table(["at", "reason", "memories"], rows)
+
+
+def _done(receipt: dict[str, Json]) -> list[str]:
+    """What was injected, then what was deleted: in one column, the last, because only that one is folded."""
+    given = [f"{one['id']} ({one['relevance']:.2f})" for one in receipt["memories"]]
+    return [*given, "order", receipt["steering"], *receipt["forgotten"]] if receipt["steering"] else given
 
 
 @_command("add")
