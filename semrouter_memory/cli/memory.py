@@ -257,7 +257,7 @@ def _update(
 
 @_command("pin")
 def _pin(client: MemoryClient, memory_id: options.MemoryId) -> None:
-    """Have one memory in every request, whatever it asks; it expires no more."""
+    """Have one memory in every request that recall searches for, whatever it asks; it expires no more."""
     client.update(memory_id, {"pinned": True})
     out.print(f"pinned {shown(memory_id)}")
 

@@ -9,7 +9,7 @@ export function recallsView() {
   fill(place, api("GET", "/memory/receipts").then(({ data }) => receipts(data)));
   return [
     heading("Recalls"),
-    h("p", { class: "lead" }, "What the last 50 requests were given. The requests themselves are not kept: to see every step of a recall, ",
+    h("p", { class: "lead" }, "What the last 50 requests were given, since something was last forgotten. The requests themselves are not kept: to see every step of a recall, ",
       link("question", {}, "explain a question"), "."),
     place,
   ];
