@@ -103,10 +103,10 @@ class Ports:
         assert claim is not None
         await self.log.fail(claim, "model_away", retry_at=datetime.now(UTC), max_attempts=1)
 
-    def add_receipt(self, user: str, reason: str, relevance: Mapping[str, float]) -> None:
-        """Args: relevance: of what was injected, by id."""
+    def add_receipt(self, user: str, reason: str, relevance: Mapping[str, float], **order: object) -> None:
+        """Args: relevance: of what was injected, by id. order: what became of one that the message gave."""
         memories = [{"id": name, "owner": f"user:{user}", "relevance": value} for name, value in relevance.items()]
-        receipt = {"at": datetime.now(UTC), "project_id": "", "reason": reason, "memories": memories}
+        receipt = {"at": datetime.now(UTC), "project_id": "", "reason": reason, "memories": memories, **order}
         self.run(add_receipts(self.state, Scope(user), [orjson.dumps(receipt)], ttl=timedelta(days=1)))
 
 

@@ -187,21 +187,19 @@ def _content(candidate: dict[str, Json]) -> str:
 
 @_command("receipts")
 def _receipts(client: MemoryClient, *, as_json: AsJson = False) -> None:
-    """List what the last requests were given: time, reason, ids and relevance; and what they ordered to forget."""
+    """List what the last requests were given: time (UTC), reason, ids and relevance; and what became of an order to forget."""
     receipts = client.receipts()
     if as_json:
         print_json(receipts)
         return
-    rows = (
-        [
-            each["at"],
-            each["reason"],
-            " ".join(f"{one['id']} ({one['relevance']:.2f})" for one in each["memories"]),
-            " ".join(each["forgotten"]),
-        ]
-        for each in receipts
-    )
-    print_table(["at", "reason", "memories", "forgotten"], rows)
+    rows = ([each["at"][:19].replace("T", " "), each["reason"], " ".join(_done(each))] for each in receipts)
+    print_table(["at", "reason", "memories"], rows)
+
+
+def _done(receipt: dict[str, Json]) -> list[str]:
+    """What was injected, then what was deleted: in one column, the last, because only that one is folded."""
+    given = [f"{one['id']} ({one['relevance']:.2f})" for one in receipt["memories"]]
+    return [*given, "order", receipt["steering"], *receipt["forgotten"]] if receipt["steering"] else given
 
 
 @_command("add")
@@ -259,7 +257,7 @@ def _update(
 
 @_command("pin")
 def _pin(client: MemoryClient, memory_id: options.MemoryId) -> None:
-    """Have one memory in every request, whatever it asks; it expires no more."""
+    """Have one memory in every request that recall searches for, whatever it asks; it expires no more."""
     client.update(memory_id, {"pinned": True})
     out.print(f"pinned {shown(memory_id)}")
 

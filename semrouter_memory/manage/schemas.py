@@ -32,8 +32,8 @@ Content = Annotated[
     str,
     Field(
         min_length=1,
-        description="The statement, in the third person. A longer one than `management.max_content_chars`, or than the"
-        " embedding model reads (`memory.embedding.max_tokens`), is refused; the error names the limit.",
+        description="The statement, in the third person. A longer one than `management.max_content_chars` is refused;"
+        " the error names the limit.",
         examples=["User's budget for the Hawaii trip is $10,000"],
     ),
 ]

@@ -4,17 +4,20 @@ import asyncio
 import json
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import orjson
 import pytest
 from typer.testing import CliRunner, Result
 
 from semrouter_memory.cli.memory import memory_app
 from semrouter_memory.config import IdentityConfig, ManagementConfig
 from semrouter_memory.errors import InvalidRequestError, MemoryServiceError, NotFoundError, UnavailableError
+from semrouter_memory.maintenance.receipts import add_receipts
 from semrouter_memory.manage.http import Readiness, create_operator_api, create_user_api
 from semrouter_memory.manage.server import serve_http
+from semrouter_memory.model import Scope
 from semrouter_memory.retain.redact import Redaction
 from semrouter_memory.stack.llm import StandInLlm
 from semrouter_memory.state.in_process import InProcessOwnerLocks
@@ -95,8 +98,21 @@ async def test_what_recall_would_do_is_explained(run: Run) -> None:
     told = json.loads((await run("explain", "How do I deploy with make ship?", "--threshold", "1", "--json")).stdout)
     assert (told["reason"], [each["verdict"] for each in told["data"]]) == ("below_threshold", ["below_threshold"])
     assert (await run("explain", "hello")).output.startswith("greeting, 0 tokens")
+
+
+async def test_receipts_fit_a_narrow_terminal(run: Run, sidecar: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("semrouter_memory.cli.output._PIPE_WIDTH", 80)
     assert json.loads((await run("receipts", "--json")).stdout) == []
-    assert (await run("receipts")).exit_code == 0
+    given = [{"id": f"mem_{index:028}", "owner": "user:alice", "relevance": 0.9} for index in range(6)]
+    receipt = {"at": "2027-01-01T09:30:15.123456Z", "project_id": "", "reason": "store_unavailable", "memories": given}
+    deleted = "mem_" + "f" * 28
+    obeyed = {"steering": "forgotten", "forgotten": [deleted]}
+    state = SqliteStateStore(sidecar / "state.db", clock=SystemClock())
+    await add_receipts(state, Scope("alice"), [orjson.dumps(receipt | obeyed)], ttl=timedelta(days=1))
+    table = (await run("receipts")).output
+    assert all(word in table for word in ("2027-01-01 09:30:15", "store_unavailable", "order forgotten"))
+    assert all(str(each["id"]) in table for each in given)
+    assert deleted in table
 
 
 async def test_a_question_is_answered_from_memories(run: Run) -> None:

@@ -192,6 +192,14 @@ def test_a_receipt_says_why(person: Person) -> None:
     expect(page.get_by_role("main")).to_contain_text("A greeting needs no memory.")
 
 
+def test_a_recall_says_what_became_of_an_order(person: Person) -> None:
+    person.ports.add_receipt(person.name, "below_threshold", {}, steering="refused")
+    person.ports.add_receipt(person.name, "below_threshold", {}, steering="forgotten", forgotten=["mem_1", "mem_2"])
+    receipts = person.opens("recalls").get_by_role("main").get_by_role("listitem")
+    expect(receipts.first).to_contain_text("As the message asked, 2 memories were forgotten")
+    expect(receipts.last).to_contain_text("Everything is not forgotten for one sentence: see Data")
+
+
 def test_a_question_is_explained(person: Person) -> None:
     budget(person)
     page = person.opens("recalls")

@@ -2,14 +2,14 @@
 
 import { api, ApiError, session } from "./api.js";
 import { act, day, empty, facts, field, fill, h, heading, link, moment, relevance, said, section } from "./dom.js";
-import { many, ownerName, reasonOf, term, verdictOf } from "./words.js";
+import { many, orderOf, ownerName, reasonOf, term, verdictOf } from "./words.js";
 
 export function recallsView() {
   const place = h("div", { class: "results" });
   fill(place, api("GET", "/memory/receipts").then(({ data }) => receipts(data)));
   return [
     heading("Recalls"),
-    h("p", { class: "lead" }, "What the last 50 requests were given. The requests themselves are not kept: to see every step of a recall, ",
+    h("p", { class: "lead" }, "What the last 50 requests were given, since something was last forgotten. The requests themselves are not kept: to see every step of a recall, ",
       link("question", {}, "explain a question"), "."),
     place,
   ];
@@ -22,6 +22,7 @@ function receipts(data) {
     h("ol", { class: "receipts" }, data.map((receipt) => h("li", { class: "receipt" },
       h("div", { class: "meta" }, moment(receipt.at), receipt.project_id && said("span", receipt.project_id)),
       h("p", { class: "outcome" }, receipt.memories.length ? `${many(receipt.memories.length, "memory was", "memories were")} given` : reasonOf(receipt.reason)),
+      receipt.steering && h("p", { class: "outcome" }, orderOf(receipt)),
       why(receipt)))),
   ];
 }

@@ -26,6 +26,12 @@ const REASONS = {
   opted_out: "The client opted out",
 };
 
+const ORDERS = {
+  not_found: "The message asked to forget something; no memory was surely about it",
+  refused: "Everything is not forgotten for one sentence: see Data",
+  failed: "The message asked to forget something; not all of it could be forgotten",
+};
+
 const VERDICTS = {
   chosen: "Given", below_threshold: "Not relevant enough", forbidden_type: "Of another type than was asked for",
   pinned: "Pinned: always given", filtered: "Left out by the filter", other_session: "Holds in another session", quote_preferred: "Its quote is given instead", outdated: "Outdated",
@@ -42,12 +48,18 @@ export const typeOf = from(TYPES);
 export const formOf = from(FORMS);
 export const sourceOf = from(SOURCES);
 export const reasonOf = from(REASONS);
+const outcomeOf = from(ORDERS);
 export const verdictOf = from(VERDICTS);
 export const stateOf = from(STATES);
 export const term = spelled;
 
 export function many(count, one, several = `${one}s`) {
   return `${count.toLocaleString()} ${count === 1 ? one : several}`;
+}
+
+/** What became of an order that the message gave. */
+export function orderOf({ steering, forgotten }) {
+  return steering === "forgotten" ? `As the message asked, ${many(forgotten.length, "memory was", "memories were")} forgotten` : outcomeOf(steering);
 }
 
 /** "user:alice" -> "alice"; others keep their kind. */
