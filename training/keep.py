@@ -30,7 +30,7 @@ def examples(*, held_out: bool = False) -> list[Example]:
 
 
 def _class(label: str) -> str:
-    return "kept" if label in KEPT else "untrue" if label in UNTRUE else "other"
+    return "lasting" if label in KEPT else "untrue" if label in UNTRUE else "other"
 
 
 def model(start: Mapping[str, Any] | None = None) -> dict[str, Any]:

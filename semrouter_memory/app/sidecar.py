@@ -8,7 +8,6 @@ import asyncio
 import gc
 import signal
 import sys
-import time
 from contextlib import AsyncExitStack, nullcontext
 from typing import TYPE_CHECKING
 
@@ -49,9 +48,8 @@ SWITCH_SECONDS = 0.0005
 """How long a background thread may hold the interpreter while a request waits for it. With Python's 5 ms, a request whose
 embedding ends while a turn is read waits longer for the interpreter than for the embedding."""
 
-_TICK_PAUSE_RATIO = 19
-_LONGEST_TICK_PAUSE_SECONDS = 10.0
-"""Looking at all open sessions takes 10 ms for a thousand of them, and at most a twentieth of the time."""
+_TICK_SECONDS_A_SESSION = 0.0002
+"""Between two looks at all open sessions: a look takes a twentieth of it."""
 
 
 class App:
@@ -238,11 +236,9 @@ class App:
         """Look at the triggers again and again; also what continues after a restart."""
         indexes, at_least = adapters.owner_indexes, self._config.memory.retain.tick_seconds
         while True:
-            pause, started = at_least, time.perf_counter()
+            pause = at_least
             try:
-                await retainer.tick()
-                took = time.perf_counter() - started
-                pause = max(at_least, min(took * _TICK_PAUSE_RATIO, _LONGEST_TICK_PAUSE_SECONDS))
+                pause = max(at_least, await retainer.tick() * _TICK_SECONDS_A_SESSION)
             except Exception as error:  # noqa: BLE001 - one failed look must not be the last
                 self._failed(error)
             else:

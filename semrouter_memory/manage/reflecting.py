@@ -124,7 +124,7 @@ class Reflection(ApiAnswer):
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _Relevant:
     """What is relevant: all of it, and the part of it that is shown to a model."""
 
     memories: Sequence[Memory]
@@ -186,7 +186,7 @@ class Reflector:
             return _by_count(asked, remaining, ModelError.DELETED)
         return _by_model(asked, found, answer, self._model.name)
 
-    async def _found(self, scope: Scope, organisation: Scope | None, asked: ReflectRequest) -> _Found:
+    async def _found(self, scope: Scope, organisation: Scope | None, asked: ReflectRequest) -> _Relevant:
         hits = await self._of_memories(scope, asked)
         if self._knowledge is not None:
             owners = (scope.in_project(""), organisation)
@@ -194,7 +194,9 @@ class Reflector:
             hits = best_first([*hits, *(hit for hit in passages if hit.relevance >= self._threshold)])
         memories = [hit.memory for hit in hits]
         most = memories[: asked.limit]
-        return _Found(memories, within(most, self._config.token_budget, self._embedder.count_tokens) if most else most)
+        return _Relevant(
+            memories, within(most, self._config.token_budget, self._embedder.count_tokens) if most else most
+        )
 
     async def _of_memories(self, scope: Scope, asked: ReflectRequest) -> list[Hit]:
         reach = Reach.ALL if asked.project_id is None else Reach.EXACT
@@ -224,7 +226,7 @@ class Reflector:
         self._observer.observe(CandidatesRefused(EXTRACTOR, {answer.refused: 1}))
         return ModelError.UNUSABLE if answer.refused == UNUSABLE else ModelError.NOT_IN_SOURCES
 
-    async def _remaining(self, found: _Found) -> _Found:
+    async def _remaining(self, found: _Relevant) -> _Relevant:
         """What was not deleted meanwhile."""
         owners = {memory.scope.owner for memory in found.memories}
         deleted = {owner: await self._deletions.tombstones(Scope.of_owner(owner)) for owner in owners}
@@ -232,7 +234,7 @@ class Reflector:
         def left(memories: Sequence[Memory]) -> list[Memory]:
             return [memory for memory in memories if not deleted[memory.scope.owner].covers(memory)]
 
-        return _Found(left(found.memories), left(found.sources))
+        return _Relevant(left(found.memories), left(found.sources))
 
 
 def _failure(error: ChatModelError) -> ModelError:
@@ -242,7 +244,7 @@ def _failure(error: ChatModelError) -> ModelError:
 
 
 def _by_count(
-    asked: ReflectRequest, found: _Found, error: ModelError | None = None, *, known: bool = True
+    asked: ReflectRequest, found: _Relevant, error: ModelError | None = None, *, known: bool = True
 ) -> Reflection:
     """What can be told without a model."""
     numbers = range(1, len(found.sources) + 1)
@@ -252,14 +254,14 @@ def _by_count(
     return _reflection(text, found, numbers, count, known=known, error=error)
 
 
-def _by_model(asked: ReflectRequest, found: _Found, answer: CheckedAnswer, model: str) -> Reflection:
+def _by_model(asked: ReflectRequest, found: _Relevant, answer: CheckedAnswer, model: str) -> Reflection:
     text, count = answer.text or mentions.not_told(asked.question), counted(found.memories)
     return _reflection(text, found, answer.cited, count, known=bool(answer.text), model=model)
 
 
 def _reflection(
     text: str,
-    found: _Found,
+    found: _Relevant,
     numbers: Sequence[int],
     count: Mentions,
     *,

@@ -77,7 +77,7 @@ class SentenceScore:
 
     Attributes:
         text: the sentence without blanks around it.
-        probabilities: that it is worth keeping ("kept"), not meant as true of the user ("untrue"), or neither ("other").
+        probabilities: that it is worth keeping ("lasting"), not meant as true of the user ("untrue"), or neither ("other").
         asking: it has the form of a question or an order.
     """
 
@@ -89,7 +89,7 @@ class SentenceScore:
     def in_doubt(self) -> bool:
         """Whether its vector can tell more."""
         least, most = _IN_DOUBT
-        return least <= self.probabilities["kept"] <= most
+        return least <= self.probabilities["lasting"] <= most
 
     @property
     def explains(self) -> bool:
@@ -108,7 +108,7 @@ class SentenceScore:
         found = self.probabilities
         if vector is not None and self.in_doubt:
             found = _BY_MEANING.probabilities(meaning(found, vector))
-        worth = found["kept"]
+        worth = found["lasting"]
         if worth < _TRUER * found["untrue"]:
             return 0.0
         return worth if worth >= _ASKING_CUT or not self.asking else 0.0

@@ -76,17 +76,23 @@ class Retainer:
 
     # -- looking for work ----------------------------------------------------------------------------------------------
 
-    async def tick(self) -> None:
-        """Wake the sessions that are due, and delete turns whose retention has ended."""
+    async def tick(self) -> int:
+        """Wake the sessions that are due, and delete turns whose retention has ended.
+
+        Returns:
+            How many sessions were looked at.
+        """
         now = self._clock.now()
         await self._sweep(now)
-        sessions = await self._at_hand(await self._turn_log.pending(), now)
+        pending = await self._turn_log.pending()
+        sessions = await self._at_hand(pending, now)
         waiting = self._scheduler.wanted(sessions, now)
         keys = [] if self._failures.is_store_cooling_down(now) else self._scheduler.due(sessions, now)
         free = [key for key in keys if not self._failures.is_cooling_down(key, now)]
         self._retrying = max(waiting - len(free), 0)
         for key in free:
             self._wake(key)
+        return len(pending)
 
     async def _at_hand(self, pending: Sequence[PendingSession], now: datetime) -> list[PendingSession]:
         """Those to look at, found in slices: requests go in between, however many sessions are open."""

@@ -28,7 +28,7 @@ class RecallPhase(Protocol):
         ...
 
 
-class Retainer(Protocol):
+class TurnSink(Protocol):
     def accept(self, turn: Turn) -> Appended | None:
         """Commit the turn; quick, never raises."""
         ...
@@ -50,7 +50,7 @@ class Processor:
         settings: ExchangeSettings,
         *,
         recaller: RecallPhase,
-        retainer: Retainer,
+        retainer: TurnSink,
         observer: Observer,
         clock: Clock,
         shared_secret: tuple[str, str] | None = None,

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from semrouter_memory.databases.redis_connection import RedisConnection
 from semrouter_memory.model import AppendOutcome, Reach, Scope, Tombstone, TurnTotals
 from semrouter_memory.turn_log import removal
 from semrouter_memory.turn_log.storage import Storage
 from tests.contract.turn_logs import ALICE, BOB, a_turn, accept, append, claimed
+from tests.memories import memory
 from tests.redis_server import RedisServer
 from tests.replicas import Installation, until
 
@@ -31,6 +33,21 @@ def between_tombstone_and_turns(monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
     monkeypatch.setattr(removal, "purge", nothing)
     yield
     monkeypatch.undo()
+
+
+async def test_a_replica_knows_its_own_deletions_when_redis_is_too_slow_to_ask(
+    shared: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with shared.replica(started=False) as replica:
+        said = shared.clock.step(1)
+        for memory_id in ("one", "two"):
+            deleted = Tombstone(scope=ALICE, at=shared.clock.step(1), memory_id=memory_id, content_hash="hash")
+            await replica.log.tombstone(deleted)
+        await replica.log.tombstone(Tombstone(scope=BOB, at=shared.clock.step(1), reach=EVERYTHING))
+        monkeypatch.setattr(RedisConnection, "responsive", False)
+        known = await replica.log.tombstones(ALICE)
+        assert [known.covers(memory(ALICE, name)) for name in ("one", "two", "three")] == [True, True, False]
+        assert (await replica.log.tombstones(BOB)).forbids(BOB, "anything", said)
 
 
 class TestBetweenTheTombstoneAndTheTurns:

@@ -103,11 +103,14 @@ class RedisTurnLog(StoredTurnLog):
             if isinstance(owner, Scope):
                 owner = rows.digests.owner(owner)
 
-            async def work() -> tuple[list[Command], T]:
+            async def work() -> tuple[list[Command], tuple[Changes, T]]:
                 changes, result = await decide(rows)
-                return rows.commands(changes), result
+                return rows.commands(changes), (changes, result)
 
-            return await self._transactions.on_owner(owner, work)
+            changes, result = await self._transactions.on_owner(owner, work)
+            if changes.tombstone is not None:
+                rows.deleted_here(changes.tombstone)
+            return result
 
     async def read(self, operation: str, look: Callable[[Rows], Awaitable[T]]) -> T:
         async with self._using(operation) as rows:

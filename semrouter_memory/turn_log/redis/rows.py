@@ -36,7 +36,7 @@ from semrouter_memory.turn_log.rows import (
     turn_value,
 )
 from semrouter_memory.turn_log.storage import BATCH, MAX_SHARED, Changes
-from semrouter_memory.turn_log.tombstones import CACHED_OWNERS, OwnerTombstones, TombstoneCache
+from semrouter_memory.turn_log.tombstones import CACHED_OWNERS, OwnerTombstones, TombstoneCache, TombstoneChange
 
 _BATCH = 200
 
@@ -241,6 +241,13 @@ class RedisRows:
                 return await self.tombstones(owner)
         except UnavailableError:
             return self._tombstones.get(owner, self._none)[1]
+
+    def deleted_here(self, change: TombstoneChange) -> None:
+        """Have a deletion of this process at hand: Redis may be slow when recall asks next."""
+        version, known = self._tombstones.get(change.owner, self._none)
+        fields = {name: at for name, at in known.fields.items() if name not in change.drop} | dict(change.put)
+        # With the version of what was read last, so that others' deletions since are read yet.
+        self._tombstones[change.owner] = version or b"", replace(known, fields=fields)
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
