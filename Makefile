@@ -13,7 +13,7 @@ CHROMIUM := .cache/chromium
 # its data: make run PORT=8080 LLM_BASE_URL=http://host:8000/v1
 PYTEST_ARGS ?=
 # Many tests wait for servers. All workers share one Milvus and one Redis; a file's tests stay together.
-TEST_WORKERS ?= 4
+TEST_WORKERS ?= 6
 # Compiled modules are kept where the environment says otherwise, too: tests start the service a hundred times.
 unexport PYTHONDONTWRITEBYTECODE
 # What the benchmark measures: make bench BENCH_ARGS=--quick, or BENCH_ARGS='--only growth --lite 1000'.

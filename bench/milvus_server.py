@@ -36,7 +36,7 @@ _QUICK = (
     # What is read with the strongest consistency waits for the next tick.
     ("timeTickInterval: 200 # ms", "timeTickInterval: 50 # ms"),
     # A server that follows one that was killed waits until the other's lease is over.
-    ("    ttl: 30 # ", "    ttl: 6 # "),
+    ("    ttl: 30 # ", "    ttl: 10 # "),
     # Each step of loading a collection waits for one of these.
     ("\nqueryCoord:\n", "\nqueryCoord:\n  checkChannelInterval: 100\n  checkSegmentInterval: 100\n"),
     ("distPullInterval: 500", "distPullInterval: 100"),

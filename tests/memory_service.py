@@ -70,7 +70,8 @@ def memory_service(
     **options: Any,
 ) -> MemoryService:
     """Args: options: the others of `MemoryService`."""
-    config = MemoryConfig()
+    # A busy machine must not change what is explained.
+    config = MemoryConfig(recall=RecallConfig(deadline_ms=5_000))
     explaining = Explainer(
         recall=_request_phase(config, store, embedder, turn_log, clock),
         settings=ExchangeSettings(config, max_body_bytes=1 << 20, max_answer_bytes=1 << 20),
