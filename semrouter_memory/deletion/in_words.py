@@ -163,4 +163,6 @@ def _just_said(request: RecallRequest) -> tuple[str, str]:
 
 def _is_own(memory: Memory, request: RecallRequest) -> bool:
     """Whether it is a memory of this user that this request could be given."""
-    return memory.scope.owner == request.scope.owner and memory.within_session in {"", request.options.session}
+    options = request.options
+    is_own = memory.scope.owner == request.scope.owner and memory.within_session in {"", options.session}
+    return is_own and options.want(memory)

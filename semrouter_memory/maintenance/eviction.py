@@ -76,7 +76,7 @@ _DURABLE = frozenset({MemoryType.SEMANTIC, MemoryType.PROCEDURAL, MemoryType.REF
 
 
 def is_kept(memory: Memory) -> bool:
-    """Whether only the user removes it: it is pinned, and no history."""
+    """Whether it is pinned, and no history: then it leaves only for the quota, after all others."""
     return memory.pinned and memory.superseded_at is None
 
 
@@ -157,20 +157,20 @@ def over_quota(
     """Which of one user's memories are evicted so that the rest is within the quota.
 
     Superseded and expired memories come first, the longest superseded before others; then active memories, those with the
-    lowest score before others. What is pinned counts, and stays.
+    lowest score before others. What is pinned leaves only when it alone exceeds the quota: pins are no way around it.
     """
 
-    def rank(memory: Memory) -> tuple[bool, float, datetime, str]:
+    def rank(memory: Memory) -> tuple[bool, bool, float, datetime, str]:
         if memory.superseded_at is not None:
-            return False, 0.0, memory.superseded_at, memory.id
+            return False, False, 0.0, memory.superseded_at, memory.id
         if is_expired(memory, now=now, config=config):
-            return False, 0.0, memory.observed_at, memory.id
+            return False, False, 0.0, memory.observed_at, memory.id
         worth = score_of(memory, usage.get(memory.id), now=now, half_life_days=config.half_life_days)
-        return True, worth, memory.observed_at, memory.id
+        return is_kept(memory), True, worth, memory.observed_at, memory.id
 
     count, size = len(memories), sum(map(size_of, memories))
     evicted: list[EvictionCandidate] = []
-    for memory in sorted((each for each in memories if not is_kept(each)), key=rank):
+    for memory in sorted(memories, key=rank):
         if not exceeds_quota(count, size, config):
             break
         evicted.append(EvictionCandidate(memory, EvictionReason.QUOTA, usage.get(memory.id)))

@@ -43,7 +43,7 @@ Pinned = Annotated[
     Field(
         strict=True,
         description="Whether every request is given it, whatever it asks, within `memory.recall.pinned_tokens`. A pinned memory"
-        " does not expire and is not evicted; a newer statement that replaces it is pinned in its place.",
+        " does not expire, and is evicted only where pinned ones alone exceed the quota; a newer statement that replaces it is pinned in its place.",
     ),
 ]
 

@@ -20,8 +20,8 @@ MAX_FILTER_CHARS = 2_000
 
 _METADATA, _IMPORTANCE = "metadata.", "min_importance"
 _KEY = re.compile(r"[\w.-]{1,64}")
-NO_TEXT = re.compile(r"-?\d{1,15}(?:\.\d{1,15})?|true|false", re.ASCII)
-"""How numbers and booleans read, in JSON and in expressions of the store."""
+NO_TEXT = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,15})?|true|false", re.ASCII)
+"""How numbers and booleans read, in JSON and in expressions of the store, which read 010 as eight and 08 not at all."""
 _UNSAFE = frozenset('"\\{}')
 """No value with one of these becomes part of an expression of the store."""
 _FORM = 'is written like "category=work,metadata.team=core,min_importance=0.5"'

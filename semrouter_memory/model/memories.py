@@ -196,7 +196,7 @@ class Memory:
 
     @property
     def pinned(self) -> bool:
-        """Whether the user wants to have it in every request. Such a memory does not expire and is not evicted."""
+        """Whether the user wants to have it in every request. Such a memory does not expire, and is evicted last."""
         return self.metadata.get(PINNED) is True
 
     @property

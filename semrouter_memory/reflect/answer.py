@@ -50,8 +50,8 @@ def checked(answer: str, sources: Sequence[Memory]) -> CheckedAnswer:
     text = cleaned(answer)
     if text.upper().startswith(_UNKNOWN):
         return CheckedAnswer()
-    numbers = cited(text)
-    if not numbers or len(text) > _MAX_CHARS or not all(0 < number <= len(sources) for number in numbers):
+    numbers = cited(text) if len(text) <= _MAX_CHARS else ()
+    if not numbers or not all(0 < number <= len(sources) for number in numbers):
         return CheckedAnswer(refused=UNUSABLE)
     if refused := made_up(text, sources):
         return CheckedAnswer(refused=refused)

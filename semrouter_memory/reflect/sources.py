@@ -18,7 +18,7 @@ from semrouter_memory.retain.reconciling.llm_adjudicator import unfenced
 
 _MAX_CHARS = 2_000
 """Of one source; the beginning says most."""
-_MARK = re.compile(r"\s*[\[【]\s*(\d{1,3}(?:\s*[,，、;]\s*\d{1,3})*)\s*[\]】]")
+_MARK = re.compile(r"[\[【]\s*(\d{1,3}(?:\s*[,，、;]\s*\d{1,3})*)\s*[\]】]")
 
 
 def lines(memories: Iterable[Memory]) -> list[str]:

@@ -12,7 +12,16 @@ from semrouter_memory.deletion.in_words import InWords
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.errors import StoreUnavailableError
 from semrouter_memory.evaluation.retrieval_run import CachingEmbedder
-from semrouter_memory.model import Message, RecallOptions, RecallRequest, Role, Scope, Steering
+from semrouter_memory.model import (
+    MemoryType,
+    Message,
+    RecallOptions,
+    RecallRequest,
+    Role,
+    Scope,
+    Steering,
+    parse_filter,
+)
 from semrouter_memory.ports import Embedder
 from tests.recalling import ALICE, Recalling, recalling
 
@@ -108,6 +117,20 @@ async def test_nothing_is_forgotten_where_nothing_may_change(
 )
 async def test_what_is_no_order_deletes_nothing(known: Recalling, steers: InWords, text: str) -> None:
     assert await steers.obey(said(text)) is None
+    assert await contents(known) == set(FACTS)
+
+
+@pytest.mark.parametrize(
+    "left_out",
+    [{"types": frozenset({MemoryType.PROCEDURAL})}, {"memory_filter": parse_filter("category=work")}],
+    ids=["types", "filter"],
+)
+async def test_what_the_request_may_not_be_given_is_left(
+    known: Recalling, steers: InWords, left_out: dict[str, Any]
+) -> None:
+    steered = await steers.obey(said(ORDER, options=RecallOptions(limit=5, threshold=0.6, **left_out)))
+    assert steered is not None
+    assert (steered.outcome, steered.forgotten) == (Steering.NOT_FOUND, ())
     assert await contents(known) == set(FACTS)
 
 

@@ -245,6 +245,21 @@ def test_the_memories_of_others_do_not_exist(new_person: Callable[..., Person]) 
     expect(page.get_by_role("main")).to_contain_text("Nothing is remembered yet.")
 
 
+def test_no_address_changes_whose_page_it_is(person: Person) -> None:
+    """A filter in front may take `Authorization` for the identity: somebody's link must not sign a person in as another."""
+    sent: list[str] = []
+    person.page.on("request", lambda request: sent.append(request.headers.get("authorization", "")))
+    person.remembers({"content": "User likes tea"})
+    person.page.goto(f"{person.ports.user_url}{CONSOLE}#token=of-another&owner=user:mallory")
+    expect(person.heading().get_by_role("main")).to_contain_text("User likes tea")
+    assert "#token" not in person.page.url
+    person.page.evaluate("location.hash = '#token=of-another'")
+    person.page.wait_for_url(f"{person.ports.user_url}{CONSOLE}")
+    expect(person.opens().get_by_role("main")).to_contain_text("User likes tea")
+    assert sent
+    assert set(sent) == {""}
+
+
 def test_an_address_with_a_slash_at_its_end_leads_to_the_page(person: Person) -> None:
     person.page.goto(f"{person.ports.user_url}{CONSOLE}/")
     expect(person.heading().get_by_role("heading", level=1)).to_have_text("Memories")

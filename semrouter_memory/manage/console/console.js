@@ -94,6 +94,8 @@ function navigation() {
 
 async function begin() {
   try {
+    if (offered && await asksForToken()) keep(offered);
+    offered = null;
     const { owner } = await api("GET", "/memory/console/viewer", { owned: false });
     session.operator = owner === null;
     if (owner !== null) session.owner = owner;
@@ -116,11 +118,25 @@ function askForToken(error) {
   main.querySelector("input").focus();
 }
 
+/** Whether the server asks for the operator's token. A user's page does not: whose it is, a filter in front says, and no
+ * address that somebody else wrote may put another identity in its place. */
+async function asksForToken() {
+  keep({ token: null });
+  try {
+    await api("GET", "/memory/console/viewer", { owned: false });
+    return false;
+  } catch (error) {
+    return error instanceof ApiError && error.code === "bad_operator_token";
+  }
+}
+
+let offered = null; // the token and the owner that the address brought
+
 /** Whether the address brought the operator's token, and perhaps an owner, behind the #, which no server sees; they are taken off at once. */
 function tookCredentials() {
   const given = new URLSearchParams(location.hash.slice(1));
   if (given.has("token")) {
-    keep({ token: given.get("token"), owner: given.get("owner") });
+    offered = { token: given.get("token"), owner: given.get("owner") };
     history.replaceState(null, "", location.pathname);
     return true;
   }

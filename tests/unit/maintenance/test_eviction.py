@@ -89,6 +89,14 @@ def test_what_is_pinned_stays_until_it_is_history() -> None:
     assert [each.memory.id for each in evicted] == ["b", "a"]
 
 
+def test_pins_are_no_way_around_the_quota() -> None:
+    pinned = [
+        replace(aged(name, days=days), metadata={"pinned": True}) for name, days in (("a", 9), ("b", 1), ("c", 5))
+    ]
+    evicted = over_quota([*pinned, aged("d", days=0)], {}, now=NOW, config=config(max_memories=1))
+    assert [each.memory.id for each in evicted] == ["d", "a", "c"]
+
+
 def test_history_of_what_is_gone_is_orphaned_step_by_step() -> None:
     chain = [
         history("a", "b"),

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from semrouter_memory.model import ANY_MEMORY, MemoryFilter, Scope, filterable, parse_filter
-from semrouter_memory.model.filters import MAX_FILTER_CHARS
+from semrouter_memory.model.filters import MAX_FILTER_CHARS, NO_TEXT
 from tests.memories import memory
 
 ATTACHED = {
@@ -124,3 +124,10 @@ def test_only_a_filter_that_leaves_something_out_counts() -> None:
 )
 def test_what_no_filter_can_name(value: Any) -> None:
     assert filterable(value) == ""
+
+
+@pytest.mark.parametrize("text", ["08", "007", "-08", "00.5", "09.5", "1."])
+def test_what_no_json_number_reads_like_is_a_text_alone(text: str) -> None:
+    """An expression of the store reads 007 as an octal number, and 08 not at all."""
+    assert filterable(text) == text
+    assert not NO_TEXT.fullmatch(text)

@@ -1,5 +1,6 @@
 """What a model is shown of memories, and what of its answers passes."""
 
+import time
 from datetime import UTC, datetime
 from typing import Any
 
@@ -103,3 +104,11 @@ def test_counts_are_told_in_the_questions_language() -> None:
     )
     assert mentions.in_words(count, "为什么？", [1]) == "提到过1次，在2026年3月1日；有1段文档与此有关 [1]。"
     assert mentions.in_words(count, "Why?", []).endswith(" is about it.")
+
+
+def test_an_answer_of_empty_lines_takes_no_time() -> None:
+    """Models in JSON mode write these without end; the event loop waits for the check."""
+    began = time.perf_counter()
+    assert checked(f"Your budget{' ' * 100_000}is $10,000 [1].", SOURCES).refused == UNUSABLE
+    assert cited(f"Anna{' ' * 100_000}[2]") == (2,)
+    assert time.perf_counter() - began < 2
