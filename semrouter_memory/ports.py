@@ -210,19 +210,20 @@ class MemoryIndex(Protocol):
     """Memories of one owner as columns. Immutable. Positions count from 0 in the order (created_at, id)."""
 
     @property
+    def keys(self) -> NDArray[np.uint64]:
+        """A hash of the id, by position: passages of a long memory share theirs."""
+
+    @property
     def created_at(self) -> NDArray[np.int64]:
         """Microseconds since 1970, by position."""
-        ...
 
     @property
     def labels(self) -> NDArray[np.uint16]:
         """The `MemoryCategory` bits of every memory, by position."""
-        ...
 
     @property
     def words(self) -> TermIndex:
         """The terms of every memory, by position."""
-        ...
 
     def positions(
         self,
@@ -233,11 +234,9 @@ class MemoryIndex(Protocol):
         memory_filter: MemoryFilter = ANY_MEMORY,
     ) -> NDArray[np.intp]:
         """Positions of the memories that may be recalled: of the scope's project or of none, wanted, not expired."""
-        ...
 
     def similarities(self, vector: Vector) -> NDArray[np.float32]:
         """The cosine with every memory, by position."""
-        ...
 
     def memory(self, position: int) -> Memory: ...
 

@@ -173,6 +173,11 @@ class CandidateFeatures:
     def __len__(self) -> int:
         return len(self.positions)
 
+    @property
+    def keys(self) -> NDArray[np.uint64]:
+        """`MemoryIndex.keys` of each."""
+        return self.index.keys[_selection(self.index, self.positions)]
+
     def columns(self, rows: Sequence[int] | NDArray[np.intp]) -> dict[str, Floats]:
         """The features of these rows by name."""
         timely = {} if self.timely is None else {"timely": self.timely[rows].astype(np.float32)}

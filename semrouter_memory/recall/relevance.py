@@ -105,6 +105,28 @@ def _worth_of_labels(need: Need) -> tuple[tuple[np.uint16, np.float32], ...]:
     return tuple((np.uint16(category), np.float32(worth)) for each, category, worth in _NEEDED if need & each)
 
 
+def highest(scores: Floats, count: int, keys: NDArray[np.uint64]) -> NDArray[np.intp]:
+    """The rows of the highest scores, best first; of equal ones those that come first, and of a long memory the best.
+
+    Args:
+        count: at most so many.
+        keys: of each row, the same for passages of one memory.
+    """
+    if len(scores) <= count:
+        rows = np.argsort(-scores, kind="stable")
+    else:
+        least = np.partition(scores, -count)[-count]
+        rows = np.flatnonzero(scores >= least)
+        rows = rows[np.argsort(-scores[rows], kind="stable")][:count]
+    if len(set(keys[rows].tolist())) == len(rows):
+        return rows
+    # Passages that resemble one another must not take the places of other memories.
+    rows = np.argsort(-scores, kind="stable")
+    firsts = np.unique(keys[rows], return_index=True)[1]
+    firsts.sort()
+    return rows[firsts[:count]]
+
+
 def relevances(
     scores: Floats,
     chosen: Sequence[int],

@@ -189,6 +189,11 @@ class HitIndex:
     words: TermIndex
 
     @property
+    def keys(self) -> NDArray[np.uint64]:
+        numbers: dict[str, int] = {}
+        return np.array([numbers.setdefault(hit.memory.id, len(numbers)) for hit in self.hits], dtype=np.uint64)
+
+    @property
     def created_at(self) -> NDArray[np.int64]:
         return np.array([hit.memory.created_at.timestamp() * 1e6 for hit in self.hits], dtype=np.int64)
 

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from semrouter_memory.config import RecallConfig
 from semrouter_memory.language.scripts import CJK, simplified
@@ -219,7 +218,7 @@ class HybridSearch(VectorSearch):
         scores = relevance.score(candidates, query, needs)
         first = categories.pinned(candidates.labels, scores, query.need).tolist() if query.is_task else []
         mine = categories.pinned_by_user(candidates.labels, scores).tolist()
-        rows = list(dict.fromkeys((*mine, *first, *_highest(scores, fetched).tolist())))
+        rows = list(dict.fromkeys((*mine, *first, *relevance.highest(scores, fetched, candidates.keys).tolist())))
         hits = candidates.hits(
             rows, relevance.relevances(scores, rows, query, prototypes, needs=needs, labels=candidates.labels)
         )
@@ -246,7 +245,9 @@ class SemanticSearch(VectorSearch):
         self, candidates: CandidateFeatures, query: QueryFeatures, fetched: int, explanation: Explanation | None
     ) -> SearchResult:
         mine = categories.pinned_by_user(candidates.labels, candidates.similarity).tolist()
-        rows = list(dict.fromkeys((*mine, *_highest(candidates.similarity, fetched).tolist())))
+        rows = list(
+            dict.fromkeys((*mine, *relevance.highest(candidates.similarity, fetched, candidates.keys).tolist()))
+        )
         hits = candidates.hits(rows, candidates.similarity[rows])
         if explanation is not None:
             _record(explanation, hits, candidates.columns(rows))
@@ -283,15 +284,6 @@ def _chinese_units(query: str) -> Iterator[str]:
         if len(run) < _PAIR:
             yield run
         yield from (run[at : at + _PAIR] for at in range(len(run) - 1))
-
-
-def _highest(scores: Floats, count: int) -> NDArray[np.intp]:
-    """The rows of the highest scores, best first; of equal ones those that come first."""
-    if len(scores) <= count:
-        return np.argsort(-scores, kind="stable")
-    least = np.partition(scores, -count)[-count]
-    rows = np.flatnonzero(scores >= least)
-    return rows[np.argsort(-scores[rows], kind="stable")][:count]
 
 
 def _fetched(request: RecallRequest) -> int:

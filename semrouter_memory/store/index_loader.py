@@ -184,6 +184,9 @@ class IndexLoader:
 
     async def _read(self, scope: Scope) -> CacheEntry | None:
         version = await self._announcer.current(scope)
+        if load := self._current(scope.owner):
+            # What was written before is read with the rest.
+            load.writes.clear()
         read_at, now = asyncio.get_running_loop().time(), self._clock.now()
         rows = await self._reader.load_owner(scope, limit=self._max_memories, now=now)
         if rows is None:

@@ -194,6 +194,17 @@ async def test_what_is_found_and_its_relevance_are_the_same_at_hand_and_in_the_s
         assert one.relevance == pytest.approx(other.relevance, abs=0.03)
 
 
+@pytest.mark.parametrize("strategy", ["hybrid", "semantic"])
+async def test_passages_that_resemble_one_another_take_no_places_of_other_memories(kit: Kit, strategy: str) -> None:
+    await kit.remember(CAR, "User lives in Berlin")
+    whole = memory(ALICE, "long", content=f"{BUDGET}. " * 60)
+    (vector,) = await HashedEmbedder(DIMENSION).embed_passages([BUDGET])
+    passages = [EmbeddedMemory(replace(whole, content=BUDGET, passage=number), vector) for number in range(1, 61)]
+    await kit.replica.upsert(ALICE, passages)
+    found = contents(await search(kit.searcher(strategy=strategy)))
+    assert (found[0], set(found), len(found)) == (BUDGET, {BUDGET, CAR, "User lives in Berlin"}, 3)
+
+
 async def test_a_store_that_is_away_is_not_missed_while_the_memories_are_at_hand(kit: Kit) -> None:
     await kit.remember(BUDGET)
     searcher = kit.searcher()
