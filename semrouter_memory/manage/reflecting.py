@@ -27,7 +27,7 @@ from semrouter_memory.recall.strategy import best_first
 from semrouter_memory.recall.vector_search import VectorSearch
 from semrouter_memory.reflect import mentions
 from semrouter_memory.reflect.answer import UNUSABLE, CheckedAnswer, checked, prompt
-from semrouter_memory.reflect.mentions import Mentions, counted, in_words
+from semrouter_memory.reflect.mentions import Mentions, counted, in_words, naming
 from semrouter_memory.reflect.sources import within
 from semrouter_memory.retain.passages import whole
 
@@ -247,6 +247,7 @@ def _by_count(
     asked: ReflectRequest, found: _Relevant, error: ModelError | None = None, *, known: bool = True
 ) -> Reflection:
     """What can be told without a model."""
+    found = _Relevant(naming(asked.question, found.memories), naming(asked.question, found.sources))
     numbers = range(1, len(found.sources) + 1)
     count = counted(found.memories)
     text = in_words(count, asked.question, numbers)

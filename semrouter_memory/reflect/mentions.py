@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from semrouter_memory.language.scripts import CJK
+from semrouter_memory.language.terms import search_terms
 from semrouter_memory.model import REFLECTION_SOURCE, SESSION_SOURCE, Memory
 
 _REPEATING = frozenset({SESSION_SOURCE, REFLECTION_SOURCE})
@@ -24,6 +25,12 @@ class Mentions:
     first: datetime | None = None
     last: datetime | None = None
     passages: int = 0
+
+
+def naming(question: str, found: Sequence[Memory]) -> list[Memory]:
+    """Those that share a word with the question; all where none does: what is relevant is not always about it."""
+    asked = {*search_terms(question)}
+    return [memory for memory in found if not asked.isdisjoint(search_terms(memory.searched))] or list(found)
 
 
 def counted(found: Sequence[Memory]) -> Mentions:

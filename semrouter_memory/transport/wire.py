@@ -164,8 +164,7 @@ def _describe(response: pb.ProcessingResponse, outcome: Outcome | Reason) -> Non
         fields["shortened_results"].number_value = outcome.shortened_results
     if outcome.steered is not None:
         fields["steering"].string_value = outcome.steered.outcome
-        if outcome.steered.forgotten:
-            fields["memories_forgotten"].number_value = len(outcome.steered.forgotten)
+        fields["memories_forgotten"].number_value = len(outcome.steered.forgotten)
     fields["duration_ms"].number_value = round(outcome.duration_ms, 3)
 
 

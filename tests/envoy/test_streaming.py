@@ -45,12 +45,20 @@ def chain(request: pytest.FixtureRequest, shared: Installation, single: Installa
     return shared if request.param == "two-filter" else single
 
 
+_TRIES = 3
+"""A client that is kept from reading finds two pieces at once; pieces that are held back are so each time."""
+
+
 @pytest.mark.parametrize("path", APIS)
 async def test_each_piece_passes_by_itself_and_at_once(chain: Installation, path: str) -> None:
     """The same pieces as without Envoy, each when it was sent: none waits for another."""
     how: dict[str, Any] = {"text": WORDS, "delay_ms": DELAY_MS}
-    pieces = await streamed(chain, path, "Tell me a joke", **how)
-    assert [piece.data for piece in pieces] == await streamed_without_envoy(chain, path, "Tell me a joke", **how)
+    for _ in range(_TRIES):
+        pieces = await streamed(chain, path, "Tell me a joke", **how)
+        expected = await streamed_without_envoy(chain, path, "Tell me a joke", **how)
+        if (found := [piece.data for piece in pieces]) == expected:
+            break
+    assert found == expected
     assert len(pieces) > len(WORDS.split())
     assert 0.5 < statistics.median(gaps(pieces)) * 1000 / DELAY_MS < 1.5
 

@@ -260,7 +260,7 @@ def test_an_outcome_goes_with_the_first_answer(kind: str, reply: Reply) -> None:
     ("steered", "told_of_it"),
     [
         (Steered(Steering.FORGOTTEN, ("m1", "m2")), {"steering": "forgotten", "memories_forgotten": 2}),
-        (Steered(Steering.NOT_FOUND), {"steering": "not_found"}),
+        (Steered(Steering.NOT_FOUND), {"steering": "not_found", "memories_forgotten": 0}),
     ],
 )
 def test_what_became_of_an_order_is_told(steered: Steered, told_of_it: dict[str, Any]) -> None:
