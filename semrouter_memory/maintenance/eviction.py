@@ -75,14 +75,14 @@ _DURABLE = frozenset({MemoryType.SEMANTIC, MemoryType.PROCEDURAL, MemoryType.REF
 """Types that hold until something newer is said, unlike episodes."""
 
 
-def is_kept(memory: Memory) -> bool:
+def is_pinned_now(memory: Memory) -> bool:
     """Whether it is pinned, and no history: then it leaves only for the quota, after all others."""
     return memory.pinned and memory.superseded_at is None
 
 
 def is_expired(memory: Memory, *, now: datetime, config: AgeingConfig) -> bool:
     """Past its own expiry; without one, past the lifetime of its type since it was said last. What is pinned is not."""
-    if is_kept(memory):
+    if is_pinned_now(memory):
         return False
     if memory.expires_at is not None:
         return memory.expires_at <= now
@@ -103,7 +103,7 @@ def is_unused(memory: Memory, usage: Usage | None, *, now: datetime, config: Age
     """An active memory with a low score that for long was neither said nor used."""
     if (
         memory.superseded_at is not None
-        or is_kept(memory)
+        or is_pinned_now(memory)
         or (memory.type in _DURABLE and memory.importance >= HIGH_IMPORTANCE)
     ):
         return False
@@ -166,7 +166,7 @@ def over_quota(
         if is_expired(memory, now=now, config=config):
             return False, False, 0.0, memory.observed_at, memory.id
         worth = score_of(memory, usage.get(memory.id), now=now, half_life_days=config.half_life_days)
-        return is_kept(memory), True, worth, memory.observed_at, memory.id
+        return is_pinned_now(memory), True, worth, memory.observed_at, memory.id
 
     count, size = len(memories), sum(map(size_of, memories))
     evicted: list[EvictionCandidate] = []

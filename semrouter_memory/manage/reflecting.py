@@ -247,7 +247,9 @@ def _by_count(
     asked: ReflectRequest, found: _Relevant, error: ModelError | None = None, *, known: bool = True
 ) -> Reflection:
     """What can be told without a model."""
-    found = _Relevant(naming(asked.question, found.memories), naming(asked.question, found.sources))
+    named = naming(asked.question, found.memories)
+    ids = {memory.id for memory in named}
+    found = _Relevant(named, [each for each in found.sources if each.id in ids] or found.sources)
     numbers = range(1, len(found.sources) + 1)
     count = counted(found.memories)
     text = in_words(count, asked.question, numbers)

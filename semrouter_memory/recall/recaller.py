@@ -37,7 +37,7 @@ from semrouter_memory.recall.explanation import Explanation, Judge, Verdict, unr
 from semrouter_memory.recall.query import Query, decide
 from semrouter_memory.recall.render import render
 from semrouter_memory.recall.selection import Budget, OthersHits, choose
-from semrouter_memory.recall.strategy import SearchResult, Strategy, best_first
+from semrouter_memory.recall.strategy import SearchResult, Strategy, best_first, pinned_tokens
 
 # So many of the best are named in the result, whether they were injected or not.
 _RANKING = 20
@@ -318,9 +318,8 @@ class Recaller:
         return partial(self._size.of_line, style=self._style(options))
 
     def _budget(self, options: RecallOptions) -> Budget:
-        pinned = self._config.pinned_tokens if options.pinned_tokens is None else options.pinned_tokens
         frame = self._size.of_frame(self._style(options))
-        return Budget(tokens=self._config.token_budget - frame, pinned_tokens=pinned)
+        return Budget(tokens=self._config.token_budget - frame, pinned_tokens=pinned_tokens(options, self._config))
 
 
 def _existing(

@@ -13,9 +13,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from semrouter_memory.config import RecallConfig
 from semrouter_memory.errors import StoreUnavailableError
 from semrouter_memory.language.bm25 import TermIndex, build
-from semrouter_memory.model import ALWAYS, Hit, Memory, Period, Reach, RecallRequest, Scope, Vector
+from semrouter_memory.model import ALWAYS, Hit, Memory, Period, Reach, RecallOptions, RecallRequest, Scope, Vector
 from semrouter_memory.ports import Clock, MemoryIndex, MemoryReader, OwnerIndexes
 from semrouter_memory.recall.categories import MemoryCategory, categories_of
 from semrouter_memory.recall.deadline import Deadline, StepTimer
@@ -93,6 +94,11 @@ def best_first(hits: Iterable[Hit]) -> list[Hit]:
     if all(one.relevance != other.relevance for one, other in pairwise(ordered)):
         return ordered
     return sorted(ordered, key=lambda hit: (-hit.relevance, hit.memory.id))
+
+
+def pinned_tokens(options: RecallOptions, config: RecallConfig) -> int:
+    """The bound on what is pinned: the route's, else the configured one."""
+    return config.pinned_tokens if options.pinned_tokens is None else options.pinned_tokens
 
 
 class MemorySource:

@@ -22,6 +22,7 @@ from semrouter_memory.model import (
     Hit,
     MemoryFilter,
     MemoryType,
+    OwnerKind,
     Period,
     Reach,
     RecallOptions,
@@ -37,7 +38,7 @@ from semrouter_memory.recall.features import CandidateFeatures, Floats, QueryFea
 from semrouter_memory.recall.prototypes import Intent, LazyPrototypes
 from semrouter_memory.recall.query import Query
 from semrouter_memory.recall.query_vectors import QueryVectors
-from semrouter_memory.recall.strategy import MemorySource, SearchResult, best_first
+from semrouter_memory.recall.strategy import MemorySource, SearchResult, best_first, pinned_tokens
 
 # More than asked for, so that memories which are visible, repeated or deleted do not starve the result.
 _FETCH_FACTOR = 2
@@ -92,7 +93,7 @@ class VectorSearch(ABC):
             discard(embedding)
         if candidates is None:
             with timer.measure("search"):
-                hits = await self._nearest(request, vector, query, pinned=True)
+                hits = await self._nearest(request, vector, query, pinned=self._gives_pinned(request))
         with timer.measure("score"):
             if candidates is None:
                 candidates = self._candidates(hits, request, features)
@@ -157,6 +158,10 @@ class VectorSearch(ABC):
         return await self._source.nearest(
             request, vector, words=words, limit=limit, pinned=pinned, reach=reach, observed=observed, fresh=fresh
         )
+
+    def _gives_pinned(self, request: RecallRequest) -> bool:
+        """Whether what is pinned is injected however far it is: of the user's own, where there is room for it."""
+        return request.scope.kind is OwnerKind.USER and pinned_tokens(request.options, self._config) > 0
 
     def _candidates(self, index: MemoryIndex, request: RecallRequest, features: QueryFeatures) -> CandidateFeatures:
         options = request.options

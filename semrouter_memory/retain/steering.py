@@ -7,7 +7,7 @@ How it does on people left out: `docs/learned-decisions.md`.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -95,17 +95,18 @@ def _commands(pieces: Sequence[str]) -> Iterator[Command]:
 
 def judge(sentence: str, cut: float = CUT) -> Order:
     """What a sentence orders to forget or not to store; an order to remember is none here."""
-    if not phrases("steering").occur_in(sentence):
-        return Order.NONE
-    found = _MODEL.probabilities(features(sentence))
-    return next((Order(name) for name, each in found.items() if each >= cut and name != Order.REMEMBER), Order.NONE)
+    found = _probabilities(sentence).items()
+    return next((Order(name) for name, each in found if each >= cut and name != Order.REMEMBER), Order.NONE)
 
 
 def is_to_be_remembered(sentence: str) -> bool:
     """Whether the sentence asks to have remembered what it says."""
-    return phrases("steering").occur_in(sentence) and (
-        _MODEL.probabilities(features(sentence))[Order.REMEMBER] >= _REMEMBER_CUT
-    )
+    return _probabilities(sentence).get(Order.REMEMBER, 0.0) >= _REMEMBER_CUT
+
+
+def _probabilities(sentence: str) -> Mapping[str, float]:
+    """By order; of a sentence without a word of any, none."""
+    return _MODEL.probabilities(features(sentence)) if phrases("steering").occur_in(sentence) else {}
 
 
 def features(sentence: str) -> Features:

@@ -144,16 +144,17 @@ class MilvusConnection:
         memories, and recall computes its own over the rows found. Rows found by words come with their vectors, so that their
         cosines are computed here. On Lite, words are looked up in its file: that fails while the file is locked.
         """
-        searches = [self._nearest(query)]
-        searches += [self._nearest(replace(query, expression=query.pinned, limit=MAX_PINNED))] if query.pinned else []
-        if query.terms and self.searches_words:
-            searches.append(self._best_by_words(query))
+        by_vector = [query, *([replace(query, expression=query.pinned, limit=MAX_PINNED)] if query.pinned else [])]
+        has_words = bool(query.terms) and self.searches_words
         try:
             async with asyncio.TaskGroup() as tasks:
-                running = [tasks.create_task(search) for search in searches]
+                nearest = [tasks.create_task(self._nearest(each)) for each in by_vector]
+                named = [tasks.create_task(self._best_by_words(query))] if has_words else []
         except* StoreUnavailableError as failures:
             raise failures.exceptions[0] from None
-        found = {row["id"]: (row, cosine) for search in reversed(running) for row, cosine in search.result()}
+        found = {row["id"]: (row, cosine) for search in nearest for row, cosine in search.result()}
+        for row in (row for search in named for row in search.result() if row["id"] not in found):
+            found[row["id"]] = row, schema.cosine(query.vector, row[schema.EMBEDDING.name])
         return sorted(found.values(), key=itemgetter(1), reverse=True)
 
     async def _nearest(self, query: SearchQuery) -> list[tuple[Row, float]]:
@@ -161,11 +162,10 @@ class MilvusConnection:
         hits = await self._search(query, schema.EMBEDDING, query.vector, parameters, schema.READ_COLUMNS)
         return [(hit["entity"], hit["distance"]) for hit in hits]
 
-    async def _best_by_words(self, query: SearchQuery) -> list[tuple[Row, float]]:
+    async def _best_by_words(self, query: SearchQuery) -> list[Row]:
         parameters = {"metric_type": "BM25", "params": {}}
         hits = await self._search(query, schema.LEXICAL, query.terms, parameters, schema.EMBEDDED_COLUMNS)
-        rows = (hit["entity"] for hit in hits)
-        return [(row, schema.cosine(query.vector, row[schema.EMBEDDING.name])) for row in rows]
+        return [hit["entity"] for hit in hits]
 
     async def _search(
         self, query: SearchQuery, column: schema.Column, wanted: Any, parameters: dict[str, Any], columns: Sequence[str]
