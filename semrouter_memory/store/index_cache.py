@@ -1,9 +1,9 @@
 """LRU cache of owner indexes, bounded in bytes, which writes keep current.
 
 Strategy. An index is used only while its version is the owner's (`owner_versions`); nothing is used while the version cannot be
-read, and recall then searches the store. A write of this process is applied to the cached index if the versions prove that no
-other process wrote meanwhile, and to an index that is being loaded; until that write is done, the index from before it is still
-correct here. In every other case the index is dropped and loaded again.
+read, and recall then searches the store. A write of this process is applied to the cached index, and to one that is being
+loaded, before it is made: whoever sees it in the store finds it by recall, too, and what is deleted is not shown again. If it
+fails, or the versions show another write meanwhile, the index is dropped and loaded again.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from semrouter_memory.config import OwnerIndexConfig
 from semrouter_memory.errors import UnavailableError
 from semrouter_memory.model import EmbeddedMemory, Reach, Scope
 from semrouter_memory.ports import Clock, MemoryReader, MemoryWriter
-from semrouter_memory.store.index_loader import CacheEntry, IndexLoader, IndexUpdate, OwnerWrite
+from semrouter_memory.store.index_loader import THREAD_FROM_CHARS, CacheEntry, IndexLoader, IndexUpdate, OwnerWrite
 from semrouter_memory.store.owner_index import Label, OwnerIndex, unlabelled
 from semrouter_memory.store.owner_versions import OwnerVersions, WriteAnnouncer
 
@@ -28,10 +28,6 @@ _T = TypeVar("_T")
 _MIB = 1024 * 1024
 _OWNERS_SHARE = 4
 """One owner takes at most this part of the whole."""
-_LARGE = 2_000
-"""Memories from which on applying a write costs more than 15 ms of processor time."""
-_MAX_UNREAD_WRITES = 3
-"""Writes that are applied to a large index without a request in between; then it is loaded on demand."""
 _ATTEMPTS = 3
 """Loads that one request waits for, while others write."""
 _LOAD_DELAY_SECONDS = 0.03
@@ -73,8 +69,8 @@ class IndexCache:
         self._entries = entries_within(config.max_mb * _MIB)
         self._too_large: TTLCache[str, bool] = TTLCache(_MAX_TOO_LARGE, config.max_age_seconds, timer=_now)
         self._writes: Counter[str] = Counter()
-        # The version that proves: one write of this process since the index was current, and no other.
-        self._sole_write: dict[str, int] = {}
+        # Of owners with one write under way; in which order the store makes several is unknown.
+        self._sole_write: dict[str, OwnerWrite] = {}
 
     async def close(self) -> None:
         """Stop the background work."""
@@ -100,11 +96,15 @@ class IndexCache:
                     if scope.owner in self._too_large:
                         return None
                     version = await self._announcer.current(scope)
-                    if self._writes[scope.owner]:
-                        return self._before_write(scope.owner, version)
                     entry = self._entries.get(scope.owner)
+                    writing = scope.owner in self._writes
                     if entry is not None and entry.version == version and self._age(entry) < self._max_age:
-                        return self._used(scope, entry)
+                        if self._age(entry) > self._max_age * _REFRESH_AT and not writing:
+                            self._loader.load(scope)
+                        return entry.index
+                    if writing:
+                        # It is unknown what a load would read of it.
+                        return None
                     loading = self._loader.load(scope, delay=_LOAD_DELAY_SECONDS)
                     if loading is None or (not loading.done() and _now() + _LOAD_DELAY_SECONDS >= until):
                         return None
@@ -115,19 +115,6 @@ class IndexCache:
         except Exception as error:  # noqa: BLE001 - the store can still be searched
             self._on_error(error)
         return None
-
-    def _used(self, scope: Scope, entry: CacheEntry) -> OwnerIndex:
-        if self._age(entry) > self._max_age * _REFRESH_AT:
-            self._loader.load(scope)
-        if entry.unread_writes:
-            self._put(scope.owner, replace(entry, unread_writes=0))
-        return entry.index
-
-    def _before_write(self, owner: str, version: int) -> OwnerIndex | None:
-        """The index from before a write that is under way, if no other writes are: the write's caller has no answer yet."""
-        entry = self._entries.get(owner)
-        sole = self._writes[owner] == 1 and self._sole_write.get(owner) == version
-        return entry.index if entry is not None and sole and self._age(entry) < self._max_age else None
 
     @staticmethod
     def _age(entry: CacheEntry) -> float:
@@ -162,12 +149,21 @@ class IndexCache:
         """
         owner = scope.owner
         self._writes[owner] += 1
+        begins_alone = self._writes[owner] == 1
+        if not begins_alone:
+            self._drop(owner)
         try:
-            before, announced = await self._announcer.before_write(scope)
-            entry = self._entries.get(owner)
-            if entry is not None and entry.version == before and self._writes[owner] == 1:
-                self._sole_write[owner] = announced
-            return await self._announced(scope, before, announced, write, update)
+            announced = OwnerWrite(*await self._announcer.before_write(scope), update)
+            if begins_alone and self._writes[owner] == 1:
+                self._apply(scope, announced)
+            try:
+                result = await write()
+            finally:
+                previous, announced.after = await self._announcer.after_write(scope)
+            if previous != announced.announced or self._sole_write.get(owner) is not announced:
+                self._drop(owner)
+            elif (entry := self._entries.get(owner)) is not None and announced.after is not None:
+                self._put(owner, replace(entry, version=announced.after))
         except BaseException:
             # Part of the write may have been made, or will be.
             self._drop(owner)
@@ -177,42 +173,25 @@ class IndexCache:
             self._writes[owner] -= 1
             if not self._writes[owner]:
                 del self._writes[owner]
-
-    async def _announced(
-        self,
-        scope: Scope,
-        before: int | None,
-        announced: int,
-        write: Callable[[], Awaitable[_T]],
-        update: IndexUpdate,
-    ) -> _T:
-        try:
-            result = await write()
-        finally:
-            previous, after = await self._announcer.after_write(scope)
-        if previous != announced or after is None:
-            self._drop(scope.owner)
-            return result
-        done = OwnerWrite(before, announced, after, update)
-        self._loader.written(scope.owner, done)
-        if scope.owner in self._sole_write:
-            self._sole_write[scope.owner] = after
-        await self._apply(scope, done)
         return result
 
-    async def _apply(self, scope: Scope, write: OwnerWrite) -> None:
-        entry = self._entries.get(scope.owner)
+    def _apply(self, scope: Scope, write: OwnerWrite) -> None:
+        if write.update.chars >= THREAD_FROM_CHARS:
+            self._drop(scope.owner)
+            return
+        self._sole_write[scope.owner] = write
+        self._loader.written(scope.owner, write)
+        entry = self._entries.pop(scope.owner, None)
         try:
-            updated = await entry.after(write) if entry is not None and _worth_updating(entry) else None
-        except Exception as error:  # noqa: BLE001 - the write is done
-            updated = None
+            updated = entry.with_writes([write]) if entry is not None else None
+        except Exception as error:  # noqa: BLE001 - the write is to be made
             self._on_error(error)
-        if updated is not None:
-            self._keep(scope, updated)
         else:
-            self._entries.pop(scope.owner, None)
+            if updated is not None:
+                self._keep(scope, updated)
 
     def _drop(self, owner: str) -> None:
+        self._sole_write.pop(owner, None)
         self._entries.pop(owner, None)
         self._loader.drop(owner)
 
@@ -254,7 +233,3 @@ def entries_within(max_bytes: int) -> LRUCache[str, CacheEntry]:
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
-
-
-def _worth_updating(entry: CacheEntry) -> bool:
-    return len(entry.index) < _LARGE or entry.unread_writes < _MAX_UNREAD_WRITES

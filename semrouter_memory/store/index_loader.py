@@ -2,13 +2,14 @@
 
 Strategy: concurrent requests share one load, which continues when they are cancelled. What this process writes during a load is
 applied to its result, which may hold it already; otherwise a user who talks without a pause would never have an index. If the
-versions show another write, the result is dropped.
+versions show another write, the result is dropped. Building an index takes 25 µs for each memory, applying a write to one of
+10,000 memories 2.5 ms: the one is for a thread, the other is not.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from functools import partial
 
 from semrouter_memory.config import OwnerIndexConfig
 from semrouter_memory.errors import UnavailableError
@@ -17,14 +18,12 @@ from semrouter_memory.ports import Clock, MemoryReader
 from semrouter_memory.store.owner_index import Label, OwnerIndex, build_index
 from semrouter_memory.store.owner_versions import WriteAnnouncer
 
-_T = TypeVar("_T")
-
 _CONCURRENT_LOADS = 4
 _MAX_LOADS = 64
 """Owners that are loaded or wait for it."""
-_THREAD_FROM_CHARS = 10_000
-"""Text from which on an index is built in a thread: that takes 10 ms of the event loop otherwise."""
-CHARS_PER_MEMORY = 10
+THREAD_FROM_CHARS = 10_000
+"""Text that takes more than 10 ms to index."""
+_CHARS_PER_MEMORY = 10
 """Characters that take as long as all else that is done for one memory."""
 _MAX_WRITES_OF_LOAD = 32
 """Writes that are applied to the result of one load."""
@@ -42,20 +41,20 @@ class IndexUpdate:
     chars: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class OwnerWrite:
-    """A write of this process that is done.
+    """A write of this process to the memories of one owner, from its announcement on.
 
     Attributes:
         before: the owner's version before it; None: there was none.
-        announced: the version while it was made; no other write changed it.
-        after: the version since.
+        announced: the version while it is under way.
+        after: the version since it is done; None: it is under way.
     """
 
     before: int | None
     announced: int
-    after: int
     update: IndexUpdate
+    after: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,21 +63,20 @@ class CacheEntry:
 
     Attributes:
         read_at: the loop's time before the store was read.
-        unread_writes: writes applied to it since it was last asked for.
     """
 
     index: OwnerIndex
     version: int
     read_at: float
-    unread_writes: int = 0
 
-    async def after(self, write: OwnerWrite) -> "CacheEntry | None":
-        """The entry after a write; None when there was another one since the index was read."""
-        if self.version not in {write.before, write.announced}:
-            return None
-        chars = write.update.chars + len(self.index) * CHARS_PER_MEMORY
-        index = await built(chars, lambda: write.update.apply(self.index))
-        return replace(self, index=index, version=write.after, unread_writes=self.unread_writes + 1)
+    def with_writes(self, writes: Iterable[OwnerWrite]) -> "CacheEntry | None":
+        """The entry with the effect of these; None when there was another write since the index was read."""
+        index, version = self.index, self.version
+        for write in writes:
+            if version not in {write.before, write.announced}:
+                return None
+            index, version = write.update.apply(index), write.announced if write.after is None else write.after
+        return replace(self, index=index, version=version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +84,7 @@ class _Load:
     """A load under way.
 
     Attributes:
-        writes: that were made since it began, and are not applied yet.
+        writes: that may not be in what it reads, oldest first.
     """
 
     task: asyncio.Task[None]
@@ -162,12 +160,10 @@ class IndexLoader:
             await asyncio.sleep(delay)
             async with self._slots:
                 entry = await self._read(scope)
-            while (load := self._current(scope.owner)) and entry is not None and load.writes:
-                entry = await entry.after(load.writes.pop(0))
-                if entry is None:
-                    self.drop(scope.owner)
-            if self._current(scope.owner):
-                self._loaded(scope, entry)
+            if load := self._current(scope.owner):
+                updated = entry.with_writes(load.writes) if entry is not None else None
+                if updated is not None or entry is None:
+                    self._loaded(scope, updated)
         except UnavailableError:
             # The callers search the store instead, which reports the outage.
             pass
@@ -185,17 +181,12 @@ class IndexLoader:
     async def _read(self, scope: Scope) -> CacheEntry | None:
         version = await self._announcer.current(scope)
         if load := self._current(scope.owner):
-            # What was written before is read with the rest.
-            load.writes.clear()
+            # What is done is read with the rest.
+            load.writes[:] = [write for write in load.writes if write.after is None]
         read_at, now = asyncio.get_running_loop().time(), self._clock.now()
         rows = await self._reader.load_owner(scope, limit=self._max_memories, now=now)
         if rows is None:
             return None
-        chars = sum(len(row.memory.content) for row in rows) + len(rows) * CHARS_PER_MEMORY
-        index = await built(chars, lambda: build_index(scope.owner, rows, label=self._label))
-        return CacheEntry(index, version, read_at)
-
-
-async def built(chars: int, build: Callable[[], _T]) -> _T:
-    """The result of building an index of so much text, in a thread if that takes long."""
-    return await asyncio.to_thread(build) if chars >= _THREAD_FROM_CHARS else build()
+        chars = sum(len(row.memory.content) for row in rows) + len(rows) * _CHARS_PER_MEMORY
+        build = partial(build_index, scope.owner, rows, label=self._label)
+        return CacheEntry(await asyncio.to_thread(build) if chars >= THREAD_FROM_CHARS else build(), version, read_at)
