@@ -44,7 +44,7 @@ if TYPE_CHECKING:  # an optional dependency
 
 _log = structlog.get_logger("semrouter_memory")
 
-SWITCH_SECONDS = 0.0005
+SWITCH_SECONDS = 0.0001
 """How long a background thread may hold the interpreter while a request waits for it. With Python's 5 ms, a request whose
 embedding ends while a turn is read waits longer for the interpreter than for the embedding."""
 
