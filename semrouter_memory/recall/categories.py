@@ -133,7 +133,7 @@ _MAX_PINNED = 2
 
 def pinned_by_user(labels: NDArray[np.uint16], scores: NDArray[np.float32]) -> NDArray[np.intp]:
     """The rows of memories that the user wants to have in every request, best first."""
-    return _best((labels & MemoryCategory.PINNED) != 0, scores)[:MAX_PINNED]
+    return _best(labels, MemoryCategory.PINNED, scores)[:MAX_PINNED]
 
 
 def pinned(labels: NDArray[np.uint16], scores: NDArray[np.float32], need: Need) -> NDArray[np.intp]:
@@ -142,9 +142,11 @@ def pinned(labels: NDArray[np.uint16], scores: NDArray[np.float32], need: Need) 
     How the user wants to be answered matters to whatever is explained, suggested, written or programmed for them.
     """
     wanted = reduce(or_, (category for needs, category in _PINNED if need & needs), MemoryCategory.NONE)
-    return _best((labels & wanted) != 0, scores)[:_MAX_PINNED]
+    return _best(labels, wanted, scores)[:_MAX_PINNED]
 
 
-def _best(labelled: NDArray[np.bool_], scores: NDArray[np.float32]) -> NDArray[np.intp]:
-    rows = np.flatnonzero(labelled)
-    return rows[np.argsort(-scores[rows], kind="stable")]
+def _best(labels: NDArray[np.uint16], wanted: MemoryCategory, scores: NDArray[np.float32]) -> NDArray[np.intp]:
+    """The rows with any of these categories."""
+    # As one of numpy's own numbers: half the time.
+    rows = np.flatnonzero(labels & np.uint16(wanted))
+    return rows[np.argsort(-scores[rows], kind="stable")] if len(rows) else rows

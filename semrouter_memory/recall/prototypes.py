@@ -101,7 +101,7 @@ class Prototypes:
     background: NDArray[np.float32]
 
     def intent(self, vector: Vector) -> Intent:
-        nearness = self.kinds @ vector
+        nearness = (self.kinds @ vector).tolist()
         return Intent(*(_nearest(nearness[start:end]) for start, end in pairwise((0, *self.ends))))
 
 
@@ -123,9 +123,9 @@ async def _queries(embedder: Embedder, texts: Sequence[str]) -> NDArray[np.float
     return np.stack([await embedder.embed_query(text) for text in texts])
 
 
-def _nearest(nearness: NDArray[np.float32]) -> float:
-    nearest = np.sort(nearness)[-_NEAREST:]
-    return float(nearest.sum()) / len(nearest)
+def _nearest(nearness: Sequence[float]) -> float:
+    nearest = sorted(nearness)[-_NEAREST:]
+    return sum(nearest) / len(nearest)
 
 
 class LazyPrototypes:

@@ -131,9 +131,10 @@ class RequestPhase:
             result, steps_ms=timer.ms, runs=tuple(timer.runs), shortened=request.shortened, steered=steered
         )
         if explanation is None:
-            self._observer.observe(RecallFinished(result))
             if self._receipts is not None:
                 self._receipts.note(request, result)
+            # The request goes on first, and is logged and counted then.
+            asyncio.get_running_loop().call_soon(self._observer.observe, RecallFinished(result))
         return result
 
     async def _compressed(

@@ -243,6 +243,7 @@ async def test_an_owners_deletions_are_its_own(member: World) -> None:
 async def test_the_result_is_reported_once(world: World) -> None:
     result = await world.recaller().recall(REQUEST)
 
+    await asyncio.sleep(0)
     assert world.results == [result]
     assert world.failures == []
 
@@ -289,6 +290,7 @@ async def test_what_is_not_worth_a_search_is_not_searched(
 
     assert result.reason is reason
     assert (world.embedded, world.searches) == ([], [])
+    await asyncio.sleep(0)
     assert world.results == [result]
 
 
@@ -447,6 +449,7 @@ async def test_a_failure_is_a_reason_and_no_text(world: World, error: dict[str, 
     result = await world.recaller().recall(REQUEST)
 
     assert (result.reason, result.text, result.hits) == (reason, "", ())
+    await asyncio.sleep(0)
     assert world.results == [result]
     assert bool(world.failures) is (reason is Reason.INTERNAL)
 
@@ -482,6 +485,7 @@ async def test_a_cancelled_request_ends_at_once_and_leaves_nothing_running(world
         await recall
     await asyncio.sleep(0)
     assert sorted(world.cancelled) == ["rewrite", "search"]
+    await asyncio.sleep(0)
     assert world.results == []
 
 
