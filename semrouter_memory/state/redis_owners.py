@@ -114,14 +114,12 @@ class RedisOwnerLocks:
 
     async def _queue(self, key: str, token: str) -> None:
         arguments = (token, self._milliseconds, self._replica, _NOTE_MS)
-        try:
-            async with asyncio.timeout(self._patience_seconds):
-                while True:
-                    if await self._run(self._take, [key, f"{key}:wanted"], arguments):
-                        return
-                    await asyncio.sleep(random.uniform(*_POLL_SECONDS))  # noqa: S311 - no secret
-        except TimeoutError:
-            raise LockLostError("other replicas keep the owner's lock") from None
+        until = asyncio.get_running_loop().time() + self._patience_seconds
+        # Looked at between two calls, each of which has a timeout: a call that is cancelled costs its connection.
+        while not await self._run(self._take, [key, f"{key}:wanted"], arguments):
+            if asyncio.get_running_loop().time() >= until:
+                raise LockLostError("other replicas keep the owner's lock")
+            await asyncio.sleep(random.uniform(*_POLL_SECONDS))  # noqa: S311 - no secret
 
     async def _run(self, script: AsyncScript, keys: Sequence[str], arguments: Sequence[Argument]) -> int:
         with reported_as(LockLostError, "the owner's lock"):
