@@ -14,6 +14,8 @@ from semrouter_memory.model import Json
 _PIPE_WIDTH = 240
 _CONTENT_WIDTH = 24
 _DAY_CHARS = len("2027-01-01")
+_MAX_CELL_CHARS = 300
+"""Of a long memory its beginning; `get` shows all of it."""
 out = Console(highlight=False, markup=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
 
@@ -60,7 +62,9 @@ def _cell(value: Json, member: str) -> str:
     if isinstance(value, float):
         return f"{value:.2f}"
     text = "" if value is None else str(value)
-    return text[:_DAY_CHARS] if member.endswith("_at") else text
+    if member.endswith("_at"):
+        return text[:_DAY_CHARS]
+    return text if len(text) <= _MAX_CELL_CHARS else f"{text[: _MAX_CELL_CHARS - 1]}…"
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

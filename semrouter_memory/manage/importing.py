@@ -175,7 +175,7 @@ class Importer:
         if line.owner not in {None, scope.owner, from_owner}:
             # A mistaken file must not put one owner's memories before another's eyes.
             raise InvalidRequestError(
-                "is another owner; to take over a user's memories, say so with from_user", field="owner"
+                "is another owner; to take over a user's memories, say so with from_user (--from-user)", field="owner"
             )
         await self.admit(line)
         return portable.memory_from(line, scope, now=self.clock.now())
