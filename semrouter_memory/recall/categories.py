@@ -68,15 +68,15 @@ class Need(IntFlag):
 
 
 _MEMORY = (
-    (MemoryCategory.DIET, category_lexicon.DIET),
-    (MemoryCategory.HEALTH, category_lexicon.HEALTH),
-    (MemoryCategory.TRAVEL, category_lexicon.TRAVEL),
-    (MemoryCategory.TIME, category_lexicon.TIME),
-    (MemoryCategory.CODE, category_lexicon.CODE),
-    (MemoryCategory.WRITING, category_lexicon.WRITING),
-    (MemoryCategory.MONEY, category_lexicon.MONEY),
-    (MemoryCategory.ANSWER, category_lexicon.ANSWER),
-    (MemoryCategory.NAME, category_lexicon.NAME),
+    (MemoryCategory.DIET.value, category_lexicon.DIET),
+    (MemoryCategory.HEALTH.value, category_lexicon.HEALTH),
+    (MemoryCategory.TRAVEL.value, category_lexicon.TRAVEL),
+    (MemoryCategory.TIME.value, category_lexicon.TIME),
+    (MemoryCategory.CODE.value, category_lexicon.CODE),
+    (MemoryCategory.WRITING.value, category_lexicon.WRITING),
+    (MemoryCategory.MONEY.value, category_lexicon.MONEY),
+    (MemoryCategory.ANSWER.value, category_lexicon.ANSWER),
+    (MemoryCategory.NAME.value, category_lexicon.NAME),
 )
 _REQUEST = (
     (Need.FOOD, category_lexicon.FOOD),
@@ -104,16 +104,16 @@ def prepare() -> None:
         pattern.search("一")
 
 
-def categories_of(memory: Memory) -> MemoryCategory:
-    """The categories that a memory belongs to."""
+def categories_of(memory: Memory) -> int:
+    """The `MemoryCategory` bits of a memory. As a plain number: an index is made of those of all memories of a user."""
     content = embedded_text(memory)[:_STATEMENT_CHARS].lower()
     is_question = memory.type is MemoryType.EPISODIC and memory.content.rstrip().endswith(QUESTION_MARKS)
-    found = MemoryCategory.QUESTION if is_question else MemoryCategory.NONE
+    found = MemoryCategory.QUESTION.value if is_question else 0
     if memory.form == "quote":
-        found |= MemoryCategory.QUOTE
+        found |= MemoryCategory.QUOTE.value
     if memory.pinned:
-        found |= MemoryCategory.PINNED
-    return reduce(or_, (kind for kind, pattern in _MEMORY if pattern.search(content)), found)
+        found |= MemoryCategory.PINNED.value
+    return reduce(or_, [kind for kind, pattern in _MEMORY if pattern.search(content)], found)
 
 
 def need_of(request: str) -> Need:
