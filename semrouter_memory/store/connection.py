@@ -44,6 +44,9 @@ WINDOW = 16_384
 
 _LITE_POLL_SECONDS = 0.05
 _NEVER_MS = 2**31 - 1
+_WORDS_PART = 3
+"""Rows found by words are a third as many as the nearest ones: more of them are not found better (measured: recall among the first five
+of 786 questions 0.65, 0.64 with as many), and each brings its vector."""
 _MIN_EF = 64
 
 
@@ -164,7 +167,8 @@ class MilvusConnection:
 
     async def _best_by_words(self, query: SearchQuery) -> list[Row]:
         parameters = {"metric_type": "BM25", "params": {}}
-        hits = await self._search(query, schema.LEXICAL, query.terms, parameters, schema.EMBEDDED_COLUMNS)
+        fewer = replace(query, limit=-(-query.limit // _WORDS_PART))
+        hits = await self._search(fewer, schema.LEXICAL, query.terms, parameters, schema.EMBEDDED_COLUMNS)
         return [hit["entity"] for hit in hits]
 
     async def _search(
