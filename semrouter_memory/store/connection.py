@@ -44,9 +44,9 @@ WINDOW = 16_384
 
 _LITE_POLL_SECONDS = 0.05
 _NEVER_MS = 2**31 - 1
+# Rows found by words are a third as many as the nearest ones: each brings its vector, and more of them find nothing better
+# (measured: recall among the first five of 786 questions 0.65; with as many 0.64).
 _WORDS_PART = 3
-"""Rows found by words are a third as many as the nearest ones: more of them are not found better (measured: recall among the first five
-of 786 questions 0.65, 0.64 with as many), and each brings its vector."""
 _MIN_EF = 64
 
 

@@ -39,7 +39,8 @@ async def replicas(request: pytest.FixtureRequest) -> AsyncIterator[Replicas]:
         return
     server: RedisServer = request.getfixturevalue("redis_server")
     prefix = uuid.uuid4().hex
-    connections = [RedisConnection(server.config()) for _ in range(2)]
+    # Patient: forty calls at once take a busy machine a while.
+    connections = [RedisConnection(RedisConfig(url=server.url)) for _ in range(2)]
     here, there = (versions_on(connection, prefix) for connection in connections)
     yield here, there
     for connection in connections:

@@ -161,7 +161,8 @@ _UNREADABLE: dict[str, tuple[str | bytes, str]] = {
     "two bootstraps": ("static_resources: {}\n---\nstatic_resources: {}\n", "one at a time"),
     "a date": ("2024-13-45", "holds no mapping"),
     "a Python object": ("x: !!python/object/apply:os.getcwd []", "its keys are"),
-    "depth": ("[" * 100_000, "nested more than"),
+    # PyYAML refuses it itself from 6.0.4 on.
+    "depth": ("[" * 100_000, "nest"),
     "depth in blocks": ("\n".join("  " * depth + "a:" for depth in range(200)), "nested more than"),
     "a cycle": ("layered_runtime: {layers: [{static_layer: &a {x: *a}}]}", "recursive"),
     "a bomb": (_BOMB + "static_resources: {listeners: [{metadata: {filter_metadata: {x: {y: *g}}}}]}", "more than"),
