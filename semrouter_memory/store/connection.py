@@ -14,6 +14,7 @@ from operator import itemgetter
 from typing import Any
 
 import grpc
+import numpy as np
 from pymilvus import AsyncMilvusClient, MilvusException
 from pymilvus.client.types import Status
 from pymilvus.client.utils import SciPyHelper
@@ -251,17 +252,10 @@ class MilvusConnection:
         self._has_rows = bool(await self.query(schema.everything_expression(), [schema.ID.name], limit=1))
 
     async def probe(self) -> None:
-        with _store_errors("probe"):
-            await self._client.search(
-                self._target.collection,
-                data=[[1.0] + [0.0] * (self._target.dimension - 1)],
-                filter='owner == ""',
-                limit=1,
-                anns_field=schema.EMBEDDING.name,
-                search_params={"metric_type": "COSINE", "params": {}},
-                consistency_level="Bounded",
-                retry_times=0,
-            )
+        """See a search answered."""
+        vector = np.zeros(self._target.dimension, dtype=np.float32)
+        vector[0] = 1.0
+        await self._nearest(SearchQuery(vector=vector, terms="", expression='owner == ""', limit=1, fresh=False))
 
     def for_collection(self, name: str) -> "MilvusConnection":
         """The same connection, for another collection of the same place; it is not to be closed."""
