@@ -4,19 +4,17 @@ Strategy. Milvus Lite, and a server before 2.4, replace a row by deleting the ol
 that is killed in between has lost the row. So each write is one file here first, synced, and the file is removed when the
 store has acknowledged the write. A file that is left over is an open write, which `write_ahead` repeats.
 
-A process holds a file lock on each of its writes while it is under way, and the kernel releases the lock when the process
-ends. Processes that share the directory therefore never repeat each other's running writes. The directory itself is the
-only state: it holds nothing unless a write is under way or failed.
+The directory holds nothing unless a write is under way or failed. It belongs to one process, as the data directory and
+Milvus Lite's file do: what is under way is known in memory alone, and a process that ends gives its writes up.
 """
 
 import base64
 import errno
-import fcntl
 import hashlib
 import os
 import re
 import secrets
-import time
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -31,25 +29,24 @@ from semrouter_memory.store.schema import EMBEDDING, Row
 
 _SEQUENCE_DIGITS = 16
 _NAME = re.compile(r"[0-9]+-[0-9a-f]+")
-_LOCK_SECONDS = 1.0
-"""How long to wait for a lock that another process takes only to look."""
-_LOOK_AGAIN_SECONDS = 0.002
+_PATIENCE_SECONDS = 1.0
+"""How long a deletion waits for a write of the same row."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class OpenWrite:
-    """One write that is not known to be complete, with its file locked. To be removed, or closed at least.
+    """One write that is not known to be complete. It is under way until it is removed or closed.
 
     Attributes:
-        sequence: later writes have greater numbers.
+        path: its file; later writes have greater numbers in its name.
         target: which collection it is for.
+        end: it is not under way any more.
     """
 
     path: Path
-    descriptor: int
-    sequence: int
     target: str
     rows: tuple[Row, ...]
+    end: Callable[[Path], None]
 
     def remove(self) -> None:
         """The write is complete, or no longer wanted."""
@@ -60,14 +57,12 @@ class OpenWrite:
             self.close()
 
     def close(self) -> None:
-        """Release the lock; a write that was not removed stays open."""
-        if self.descriptor >= 0:
-            os.close(self.descriptor)
-            self.descriptor = -1
+        """Give it up: a write that was not removed stays open."""
+        self.end(self.path)
 
 
 class WriteJournal:
-    """Open writes in a directory. All methods block for a sync at most; they are for a thread.
+    """Open writes in a directory. All methods block for a sync at most; they are for threads.
 
     Args:
         directory: made with the first write, in a directory that exists.
@@ -80,6 +75,9 @@ class WriteJournal:
     def __init__(self, directory: Path, *, target: Sequence[str]) -> None:
         self._directory = directory
         self._target = hashlib.sha256("\0".join(target).encode()).hexdigest()
+        self._under_way: dict[Path, OpenWrite] = {}
+        # Held by whoever reads or changes the files; notified when a write ends.
+        self._changed = threading.Condition()
 
     def is_empty(self) -> bool:
         with _store_errors():
@@ -90,14 +88,15 @@ class WriteJournal:
 
         Earlier open writes lose the rows that this one replaces, or they would undo it later.
         """
-        with _store_errors():
+        keys = {row["id"] for row in rows}
+        with _store_errors(), self._changed:
             earlier = self._paths()
-            sequence = 1 + max(map(_sequence_of, earlier), default=0)
-            write = self._create(sequence, self._target, rows)
-            keys = {row["id"] for row in rows}
+            write = self._create(1 + max(map(_sequence_of, earlier), default=0), self._target, rows)
+            self._under_way[write.path] = write
             try:
                 for path in earlier:
-                    self._take_out(path, lambda row: row["id"] in keys, target=self._target)
+                    if path not in self._under_way:
+                        self._take_out(path, lambda row: row["id"] in keys, target=self._target)
             except BaseException:
                 write.remove()
                 raise
@@ -105,30 +104,31 @@ class WriteJournal:
 
     def forget(self, is_gone: Callable[[Row], bool]) -> None:
         """Take deleted rows out of every open write, of whatever collection, so that nothing brings them back."""
-        with _store_errors():
+
+        def nothing_writes_them() -> bool:
+            return not any(is_gone(row) for write in self._under_way.values() for row in write.rows)
+
+        with _store_errors(), self._changed:
+            if not self._changed.wait_for(nothing_writes_them, _PATIENCE_SECONDS):
+                raise StoreUnavailableError("journal: a row that is to be deleted is being written")
             for path in self._paths():
-                if not self._take_out(path, is_gone, patience_seconds=_LOCK_SECONDS):
-                    raise StoreUnavailableError("journal: a row that is to be deleted is being written")
+                self._take_out(path, is_gone)
 
     def open_writes(self) -> list[OpenWrite]:
         """The writes for this target that are not under way, oldest first; of each row only the latest version."""
-        with _store_errors():
-            found: list[OpenWrite] = []
-            for path in self._paths():
-                write = self._opened(path)
-                if write is not None and write.target == self._target:
-                    found.append(write)
-                elif write is not None:
-                    write.close()
-            return _only_latest(sorted(found, key=lambda write: write.sequence))
+        with _store_errors(), self._changed:
+            found = [write for path in sorted(self._paths()) if (write := self._read(path)) is not None]
+            own = [write for write in found if write.target == self._target and write.path not in self._under_way]
+            self._under_way |= {write.path: write for write in own}
+            return _only_latest(own)
 
     def copy(self, directory: Path) -> None:
         """Copy what is open into a directory, under this one's name."""
-        with _store_errors():
+        with _store_errors(), self._changed:
             for path in self._paths():
                 target = directory / self._directory.name / path.name
                 target.parent.mkdir(mode=0o700, exist_ok=True)
-                os.close(_write_new(target, path.read_bytes()))
+                _write(target, path.read_bytes())
 
     # -- files ---------------------------------------------------------------------------------------------------------
 
@@ -142,52 +142,34 @@ class WriteJournal:
     def _create(self, sequence: int, target: str, rows: Sequence[Row]) -> OpenWrite:
         with suppress(FileExistsError):
             self._directory.mkdir(mode=0o700)
-        data = _encoded(target, rows)
-        while True:
-            path = self._directory / f"{sequence:0{_SEQUENCE_DIGITS}d}-{secrets.token_hex(8)}"
-            descriptor = _write_new(path, data)
-            # Another process may have looked in before the file was locked, and removed it as an incomplete one.
-            if os.fstat(descriptor).st_nlink:
-                return OpenWrite(path, descriptor, sequence, target, tuple(rows))
-            os.close(descriptor)
+        path = self._directory / f"{sequence:0{_SEQUENCE_DIGITS}d}-{secrets.token_hex(8)}"
+        _write(path, _encoded(target, rows))
+        return OpenWrite(path, target, tuple(rows), self._end)
 
-    def _opened(self, path: Path, *, patience_seconds: float = 0.0) -> OpenWrite | None:
-        """None: it is under way, or was removed meanwhile, or was never completed; the store was not asked for that."""
+    def _read(self, path: Path) -> OpenWrite | None:
+        """None: it is complete meanwhile; or it never was on disk as a whole, so the store was not asked for it."""
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            decoded = _decoded(path.read_bytes())
         except FileNotFoundError:
             return None
-        try:
-            if not _locked(descriptor, patience_seconds) or not os.fstat(descriptor).st_nlink:
-                os.close(descriptor)
-                return None
-            decoded = _decoded(path.read_bytes())
-        except BaseException:
-            os.close(descriptor)
-            raise
-        write = OpenWrite(path, descriptor, _sequence_of(path), *(decoded or ("", ())))
         if decoded is None:
-            write.remove()
+            path.unlink(missing_ok=True)
             return None
-        return write
+        return OpenWrite(path, *decoded, self._end)
 
-    def _take_out(
-        self, path: Path, is_gone: Callable[[Row], bool], *, target: str = "", patience_seconds: float = 0.0
-    ) -> bool:
-        """Of one target, or of any. Returns False when the file holds such rows and stays locked."""
-        if not _holds(path, is_gone, target):
-            return True
-        write = self._opened(path, patience_seconds=patience_seconds)
-        if write is None:
-            return not _holds(path, is_gone, target)
-        try:
-            rest = [row for row in write.rows if not is_gone(row)]
-            if rest:
-                self._create(write.sequence, write.target, rest).close()
-            write.remove()
-        finally:
-            write.close()
-        return True
+    def _take_out(self, path: Path, is_gone: Callable[[Row], bool], *, target: str = "") -> None:
+        """Of one target, or of any."""
+        write = self._read(path)
+        if write is None or target not in {"", write.target} or not any(map(is_gone, write.rows)):
+            return
+        if rest := [row for row in write.rows if not is_gone(row)]:
+            self._create(_sequence_of(path), write.target, rest)
+        path.unlink(missing_ok=True)
+
+    def _end(self, path: Path) -> None:
+        with self._changed:
+            self._under_way.pop(path, None)
+            self._changed.notify_all()
 
 
 def _only_latest(writes: Sequence[OpenWrite]) -> list[OpenWrite]:
@@ -196,14 +178,6 @@ def _only_latest(writes: Sequence[OpenWrite]) -> list[OpenWrite]:
     return [
         replace(write, rows=tuple(row for row in write.rows if latest[row["id"]] == write.path)) for write in writes
     ]
-
-
-def _holds(path: Path, is_gone: Callable[[Row], bool], target: str) -> bool:
-    try:
-        decoded = _decoded(path.read_bytes())
-    except FileNotFoundError:
-        return False
-    return decoded is not None and target in {"", decoded[0]} and any(map(is_gone, decoded[1]))
 
 
 def _sequence_of(path: Path) -> int:
@@ -226,33 +200,17 @@ def _decoded(data: bytes) -> tuple[str, tuple[Row, ...]] | None:
         return None
 
 
-def _write_new(path: Path, data: bytes) -> int:
-    """Returns the descriptor of the file, which is locked and on disk."""
-    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+def _write(path: Path, data: bytes) -> None:
+    """Make a file, for this user's eyes; it is on disk when this returns."""
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        with open(descriptor, "wb", closefd=False) as file:
+        with open(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600), "wb") as file:
             file.write(data)
-        os.fsync(descriptor)
+            file.flush()
+            os.fsync(file.fileno())
         sync(path.parent)
     except BaseException:
         path.unlink(missing_ok=True)
-        os.close(descriptor)
         raise
-    return descriptor
-
-
-def _locked(descriptor: int, patience_seconds: float) -> bool:
-    deadline = time.monotonic() + patience_seconds
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(_LOOK_AGAIN_SECONDS)
-        else:
-            return True
 
 
 @contextmanager

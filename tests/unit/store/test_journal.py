@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,6 @@ def test_what_is_under_way_is_not_open_and_what_was_given_up_is(opened: WriteJou
 
 
 def test_a_process_that_ends_gives_its_writes_up(tmp_path: Path) -> None:
-    """The lock is the process's, and another one of the same directory does not touch what is under way."""
     script = (
         "import sys; from pathlib import Path; from tests.unit.store.test_journal import journal, row\n"
         "write = journal(Path(sys.argv[1])).add([row('mem_1')]); print('there', flush=True); sys.stdin.read()"
@@ -83,12 +83,21 @@ def test_a_process_that_ends_gives_its_writes_up(tmp_path: Path) -> None:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == b"there\n"
-        assert contents(journal(tmp_path)) == []
-        with pytest.raises(StoreUnavailableError, match="is being written"):
-            journal(tmp_path).forget(lambda _: True)
         other.kill()
         other.wait()
     assert contents(journal(tmp_path)) == [{"mem_1": "content"}]
+
+
+def test_a_deletion_waits_for_a_write_of_the_same_row(opened: WriteJournal) -> None:
+    write = opened.add([row("mem_1")])
+    opened.forget(lambda each: each["id"] == row("mem_2")["id"])
+    with pytest.raises(StoreUnavailableError, match="is being written"):
+        opened.forget(lambda _: True)
+    with ThreadPoolExecutor(1) as thread:
+        forgotten = thread.submit(opened.forget, lambda _: True)
+        write.close()
+        forgotten.result()
+    assert opened.is_empty()
 
 
 def test_the_later_write_of_a_row_counts(opened: WriteJournal) -> None:
