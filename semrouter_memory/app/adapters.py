@@ -37,8 +37,7 @@ from semrouter_memory.retain.passages import SplittingWriter
 from semrouter_memory.state.in_process import InProcessOwnerLocks, InProcessOwnerVersions
 from semrouter_memory.state.sqlite import SqliteStateStore
 from semrouter_memory.store.index_cache import AnnouncingWriter, IndexCache
-from semrouter_memory.store.milvus import MilvusStore, SecondaryCollection
-from semrouter_memory.store.milvus_collection import CollectionAdmin
+from semrouter_memory.store.milvus import CollectionAdmin, MilvusStore, SecondaryCollection
 from semrouter_memory.store.owner_versions import OwnerVersions
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 

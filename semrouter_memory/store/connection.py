@@ -20,12 +20,12 @@ from pymilvus.client.types import Status
 from pymilvus.client.utils import SciPyHelper
 
 from semrouter_memory.errors import StoreUnavailableError
-from semrouter_memory.model import Vector
 from semrouter_memory.ports import MAX_PINNED
 from semrouter_memory.store import collection, schema
 from semrouter_memory.store.lite import LiteClock, LiteServer
 from semrouter_memory.store.location import LiteFile, Server
-from semrouter_memory.store.schema import Row
+from semrouter_memory.store.memory_collection import WINDOW, SearchQuery
+from semrouter_memory.store.schema import Row, Selection
 
 for _name in ("pymilvus", "pymilvus.milvus_client"):
     # It logs each failure with its traceback and the filter expression, which names the user. We report failures.
@@ -39,9 +39,6 @@ CONNECT_SECONDS = 5.0
 
 PREPARE_SECONDS = 60.0
 """Bound on making, checking and loading the collection: seconds on an idle server, longer on a busy one."""
-
-WINDOW = 16_384
-"""Most rows that Milvus gives in one answer."""
 
 _LITE_POLL_SECONDS = 0.05
 _NEVER_MS = 2**31 - 1
@@ -62,28 +59,8 @@ class StoreTarget:
     fingerprint: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchQuery:
-    """What is searched.
-
-    Attributes:
-        terms: of the query, as `schema.asked_terms` gives them; "" when words are not to be searched.
-        limit: of each of the two searches.
-        fresh: wait for a server's next time tick (about 200 ms) and see what any process wrote; otherwise the answer may be some
-            seconds old and comes at once.
-        pinned: expression of the pinned memories, which are found however far they are; "" for none.
-    """
-
-    vector: Vector
-    terms: str
-    expression: str
-    limit: int
-    fresh: bool
-    pinned: str = ""
-
-
 class MilvusConnection:
-    """The collection, open and loaded. Methods raise `StoreUnavailableError`; none bounds its own time.
+    """The collection, open and loaded (implements `Rows`). Methods raise `StoreUnavailableError`; none bounds its own time.
 
     Args:
         can_upsert: the place's upsert can be trusted.
@@ -148,7 +125,8 @@ class MilvusConnection:
         memories, and recall computes its own over the rows found. Rows found by words come with their vectors, so that their
         cosines are computed here. On Lite, words are looked up in its file: that fails while the file is locked.
         """
-        by_vector = [query, *([replace(query, expression=query.pinned, limit=MAX_PINNED)] if query.pinned else [])]
+        pinned = replace(query, selection=replace(query.selection, pinned=True), limit=MAX_PINNED)
+        by_vector = [query, pinned] if query.pinned else [query]
         has_words = bool(query.terms) and self.searches_words
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -179,7 +157,7 @@ class MilvusConnection:
             results = await self._client.search(
                 self._target.collection,
                 data=[wanted],
-                filter=query.expression,
+                filter=schema.filter_expression(query.selection),
                 limit=min(query.limit, WINDOW),
                 output_fields=list(columns),
                 anns_field=column.name,
@@ -189,17 +167,22 @@ class MilvusConnection:
             )
         return list(results[0])
 
-    async def count(self, expression: str) -> int:
-        """How many rows; sees every write that was acknowledged before."""
+    async def count(self, selection: Selection | None) -> int:
         with _store_errors("query"):
             answer = await self._client.query(
                 self._target.collection,
-                filter=expression,
+                filter=schema.filter_expression(selection),
                 output_fields=["count(*)"],
                 consistency_level="Strong",
                 retry_times=0,
             )
         return int(answer[0]["count(*)"])
+
+    async def select(
+        self, selection: Selection | None, columns: Sequence[str], *, after_key: str = "", limit: int = WINDOW
+    ) -> list[Row]:
+        """Same as `query`."""
+        return await self.query(schema.filter_expression(selection, after_key=after_key), columns, limit=limit)
 
     async def query(self, expression: str, columns: Sequence[str], *, limit: int = WINDOW) -> list[Row]:
         """The first rows in the order of their keys, vectors as arrays; sees every write that was acknowledged before."""
@@ -249,7 +232,7 @@ class MilvusConnection:
 
     async def look_for_rows(self) -> None:
         """Learn whether there is something to search the words of."""
-        self._has_rows = bool(await self.query(schema.everything_expression(), [schema.ID.name], limit=1))
+        self._has_rows = bool(await self.select(None, [schema.ID.name], limit=1))
 
     async def probe(self) -> None:
         """See a search answered."""
@@ -263,15 +246,15 @@ class MilvusConnection:
             self._client, replace(self._target, collection=name), lite=None, can_upsert=self._can_upsert
         )
 
-    async def opened(self, name: str, *, make: bool) -> "MilvusConnection":
+    async def opened(self, name: str, *, make: bool) -> "MilvusConnection | None":
         """The same connection, for a secondary collection for the same embedding, ready to search; it is not to be closed.
 
         Args:
-            make: make the collection if there is none; otherwise it is an `EmptyCollection` then.
+            make: make the collection if there is none; otherwise it is None then.
         """
         with _store_errors("prepare"):
             if not make and not await self._client.has_collection(name):
-                return EmptyCollection(self._client, self._target, lite=None, can_upsert=False)
+                return None
             target = replace(self._target, collection=name)
             has_words = await _prepared(self._client, target, self._lite, bm25=self._bm25, secondary=True)
         found = MilvusConnection(
@@ -299,22 +282,6 @@ class MilvusConnection:
             await self._client.close()
         if self._lite is not None:
             await asyncio.to_thread(self._lite.stop)
-
-
-class EmptyCollection(MilvusConnection):
-    """A collection that was not made yet."""
-
-    async def search(self, query: SearchQuery) -> list[tuple[Row, float]]:  # noqa: ARG002 - nothing is there
-        return []
-
-    async def count(self, expression: str) -> int:  # noqa: ARG002 - same
-        return 0
-
-    async def query(self, expression: str, columns: Sequence[str], *, limit: int = WINDOW) -> list[Row]:  # noqa: ARG002 - same
-        return []
-
-    async def compact(self) -> None:
-        pass
 
 
 async def _prepared(

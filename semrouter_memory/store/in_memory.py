@@ -1,174 +1,138 @@
-"""Memories in this process's memory, for unit tests: the same rows and rules as in Milvus, an exact search.
-
-BM25's document frequencies are those of the owner's active memories; Milvus's are those of all users' memories.
-"""
+"""Rows in this process's memory: for unit tests and evaluations, and in place of a collection that was not made yet."""
 
 import heapq
-from collections.abc import AsyncIterator, Iterator, Sequence
-from datetime import datetime
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
 
 from semrouter_memory.databases import micros, moment
 from semrouter_memory.language import bm25
-from semrouter_memory.language.terms import search_terms
-from semrouter_memory.model import (
-    ALWAYS,
-    ANY_MEMORY,
-    PINNED,
-    EmbeddedMemory,
-    Hit,
-    Memory,
-    MemoryFilter,
-    MemoryType,
-    Page,
-    Period,
-    Reach,
-    Scope,
-    Vector,
-)
+from semrouter_memory.model import PINNED, Reach
 from semrouter_memory.ports import MAX_PINNED
 from semrouter_memory.store import schema
-from semrouter_memory.store.listing import decode_cursor, listed, position_of
-from semrouter_memory.store.schema import Row
+from semrouter_memory.store.memory_collection import WINDOW, MemoryCollection, ResultT, Rows, SearchQuery
+from semrouter_memory.store.rw_lock import RWLock
+from semrouter_memory.store.schema import Row, Selection
 
 
-class InMemoryStore:
-    """Implements `MemoryReader` and `MemoryWriter`."""
+class InMemoryRows:
+    """Implements `Rows`; the search is exact.
+
+    BM25's document frequencies are those of the owner's active memories; Milvus's are those of all users' memories.
+
+    Attributes:
+        by_key: the rows, by primary key.
+    """
+
+    def __init__(self) -> None:
+        self.by_key: dict[str, Row] = {}
+
+    async def search(self, query: SearchQuery) -> list[tuple[Row, float]]:
+        rows = list(self._selected(query.selection))
+        cosines = {row["id"]: schema.cosine(query.vector, row[schema.EMBEDDING.name]) for row in rows}
+        by_words = self._scores(query)
+        marked = [row["id"] for row in rows if query.pinned and row["metadata"].get(PINNED) is True]
+        found = {
+            *heapq.nlargest(query.limit, cosines, key=cosines.__getitem__),
+            *heapq.nlargest(query.limit, cosines.keys() & by_words.keys(), key=by_words.__getitem__),
+            *heapq.nlargest(MAX_PINNED, marked, key=cosines.__getitem__),
+        }
+        return sorted(((self.by_key[key], cosines[key]) for key in found), key=itemgetter(1), reverse=True)
+
+    def _scores(self, query: SearchQuery) -> dict[str, float]:
+        """BM25 by primary key, of the rows that hold one of the words."""
+        if not query.terms:
+            return {}
+        active = Selection(
+            scope=query.selection.scope, reach=Reach.ALL, active_at=query.selection.active_at, passages=True
+        )
+        rows = list(self._selected(active))
+        index = bm25.build([row["content"] for row in rows])
+        scores = index.scores(index.find(query.terms.split()))
+        return {row["id"]: float(score) for row, score in zip(rows, scores, strict=True) if score > 0}
+
+    async def count(self, selection: Selection | None) -> int:
+        return len(list(self._selected(selection)))
+
+    async def select(
+        self,
+        selection: Selection | None,
+        columns: Sequence[str],  # noqa: ARG002 - a row has all of them
+        *,
+        after_key: str = "",
+        limit: int = WINDOW,
+    ) -> list[Row]:
+        found = (row for row in self._selected(selection) if row["id"] > after_key)
+        return heapq.nsmallest(limit, found, key=itemgetter("id"))
+
+    async def upsert(self, rows: Sequence[Row]) -> None:
+        self.by_key.update((row["id"], row) for row in rows)
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            self.by_key.pop(key, None)
+
+    async def compact(self) -> None:
+        """Nothing: there are no files."""
+
+    def _selected(self, selection: Selection | None) -> Iterator[Row]:
+        rows = list(self.by_key.values())
+        return iter(rows) if selection is None else filter(_condition(selection), rows)
+
+
+def _condition(selection: Selection) -> Callable[[Row], bool]:
+    """Same as `schema.filter_expression`, and exact in what a memory filter wants."""
+    scope = selection.scope
+    owner, types = schema.stored_owner(scope), schema.types_of(selection)
+    within = schema.projects_within(scope, selection.reach)
+    projects = None if within is None else {schema.stored_id(project) for project in within}
+    ids = None if selection.ids is None else {schema.primary_key(scope, each) for each in selection.ids}
+    newer = None if selection.superseded_by is None else set(map(schema.stored_id, selection.superseded_by))
+    active_at = None if selection.active_at is None else micros(selection.active_at)
+    expires_by = schema.NEVER if selection.expires_by is None else micros(selection.expires_by)
+    created_until = schema.NEVER if selection.created_until is None else selection.created_until
+
+    def is_meant(row: Row) -> bool:
+        return (
+            row["owner"] == owner
+            and (projects is None or row["project_id"] in projects)
+            and (types is None or row["type"] in types)
+            and (ids is None or (schema.memory_key_of(row) if selection.passages else row["id"]) in ids)
+            and (newer is None or row["superseded_by"] in newer)
+            and (active_at is None or (row["superseded_at"] == schema.NEVER and row["expires_at"] > active_at))
+            and row["expires_at"] <= expires_by
+            and row["created_at"] <= created_until
+            and moment(row["observed_at"]) in selection.observed
+            and (not selection.pinned or row["metadata"].get(PINNED) is True)
+            and schema.memory_from(scope, row) in selection.memory_filter
+        )
+
+    return is_meant
+
+
+class InMemoryStore(MemoryCollection):
+    """Implements `MemoryReader` and `MemoryWriter` over rows in memory."""
 
     def __init__(self, *, dimension: int) -> None:
-        self._dimension = dimension
-        self._rows: dict[str, Row] = {}
+        super().__init__("memories", dimension=dimension, is_lite=True, writes=RWLock())
+        self._rows = InMemoryRows()
 
     @property
     def available(self) -> bool:
         return True
 
-    async def search(
-        self,
-        scope: Scope,
-        vector: Vector,
-        *,
-        limit: int,
-        now: datetime,
-        types: frozenset[MemoryType] | None = None,
-        memory_filter: MemoryFilter = ANY_MEMORY,
-        reach: Reach = Reach.RECALL,
-        observed: Period = ALWAYS,
-        fresh: bool = False,  # noqa: ARG002 - every read is
-        text: str = "",
-        pinned: bool = False,
-    ) -> list[Hit]:
-        bm25 = self._bm25(scope, text, now)
-        rows = list(self._active(scope, reach, types, now, observed, memory_filter=memory_filter, passages=True))
-        cosines = {row["id"]: schema.cosine(vector, row["embedding"]) for row in rows}
-        near = heapq.nlargest(max(limit, 0), cosines, key=cosines.__getitem__)
-        named = heapq.nlargest(max(limit, 0), cosines.keys() & bm25.keys(), key=bm25.__getitem__)
-        marked = [row["id"] for row in rows if pinned and row["metadata"].get(PINNED) is True]
-        found = sorted(
-            {*near, *named, *heapq.nlargest(MAX_PINNED, marked, key=cosines.__getitem__)},
-            key=cosines.__getitem__,
-            reverse=True,
-        )
-        hits = (Hit(schema.memory_from(scope, self._rows[key]), cosines[key], cosines[key]) for key in found)
-        return [hit for hit in hits if schema.is_searched(hit.memory)]
-
-    def _bm25(self, scope: Scope, text: str, now: datetime) -> dict[str, float]:
-        """By primary key, of those that hold one of the words; over the owner's active memories."""
-        if not (asked := search_terms(text)):
-            return {}
-        rows = list(self._active(scope, Reach.ALL, None, now, passages=True))
-        index = bm25.build([row["content"] for row in rows])
-        scores = index.scores(index.find(asked))
-        return {row["id"]: float(score) for row, score in zip(rows, scores, strict=True) if score > 0}
-
-    async def get(self, scope: Scope, memory_id: str) -> Memory | None:
-        row = self._rows.get(schema.primary_key(scope, memory_id))
-        return schema.memory_from(scope, row) if row else None
-
-    async def page(
-        self,
-        scope: Scope,
-        *,
-        limit: int,
-        cursor: str = "",
-        types: frozenset[MemoryType] | None = None,
-        memory_filter: MemoryFilter = ANY_MEMORY,
-        reach: Reach = Reach.ALL,
-        observed: Period = ALWAYS,
-        now: datetime | None,
-        expires_by: datetime | None = None,
-        oldest_first: bool = False,
-    ) -> Page:
-        after = decode_cursor(cursor) if cursor else None
-        latest = schema.NEVER if expires_by is None else micros(expires_by)
-        active = self._active(scope, reach, types, now, observed, memory_filter=memory_filter)
-        rows = {position_of(row): row for row in active if row["expires_at"] <= latest}
-        page, further = listed(rows, limit=limit, after=after, oldest_first=oldest_first)
-        return Page(tuple(schema.memory_from(scope, rows[each]) for each in page), further)
-
-    async def predecessors(self, scope: Scope, memory_ids: Sequence[str]) -> list[Memory]:
-        newer = {schema.stored_id(memory_id) for memory_id in memory_ids if memory_id}
-        rows = self._within(scope, Reach.ALL)
-        return [schema.memory_from(scope, row) for row in rows if row["superseded_by"] in newer]
-
-    async def count(self, scope: Scope) -> int:
-        return len(list(self._within(scope, Reach.ALL)))
-
-    async def load_owner(self, scope: Scope, *, limit: int, now: datetime) -> list[EmbeddedMemory] | None:
-        rows = list(self._active(scope, Reach.ALL, None, now, passages=True))
-        embedded = [schema.embedded_from(scope, row) for row in rows] if len(rows) <= limit else None
-        return None if embedded is None else [row for row in embedded if schema.is_searched(row.memory)]
-
-    async def scan(self) -> AsyncIterator[Sequence[Memory]]:
-        if self._rows:
-            yield schema.anyones_memories_from(row for row in self._rows.values() if not schema.is_passage(row))
-
-    async def upsert(self, scope: Scope, rows: Sequence[EmbeddedMemory]) -> None:
-        encoded = [schema.row_from(scope, row, dimension=self._dimension) for row in rows]
-        self._rows.update((row["id"], row) for row in encoded)
-
-    async def delete(self, scope: Scope, memory_ids: Sequence[str]) -> int:
-        keys = {schema.primary_key(scope, memory_id) for memory_id in memory_ids}
-        return self._delete([row for row in self._rows.values() if schema.memory_key_of(row) in keys])
-
-    async def delete_all(self, scope: Scope, reach: Reach) -> int:
-        return self._delete(list(self._within(scope, reach, passages=True)))
-
-    def _delete(self, rows: Sequence[Row]) -> int:
-        for row in rows:
-            del self._rows[row["id"]]
-        return sum(not schema.is_passage(row) for row in rows)
-
     async def compact(self) -> None:
-        """Nothing: there are no files."""
+        await self._rows.compact()
 
     async def backup(self, directory: Path) -> str:  # noqa: ARG002 - same as `MilvusStore.backup`
         return "memories are in this process only"
 
-    def _within(self, scope: Scope, reach: Reach, *, passages: bool = False) -> Iterator[Row]:
-        owner = schema.stored_owner(scope)
-        within = schema.projects_within(scope, reach)
-        projects = None if within is None else {schema.stored_id(project) for project in within}
-        for row in self._rows.values():
-            is_meant = passages or not schema.is_passage(row)
-            if is_meant and row["owner"] == owner and (projects is None or row["project_id"] in projects):
-                yield row
-
-    def _active(
+    async def _ask(
         self,
-        scope: Scope,
-        reach: Reach,
-        types: frozenset[MemoryType] | None,
-        now: datetime | None,
-        observed: Period = ALWAYS,
+        operation: str,  # noqa: ARG002 - none fails
+        call: Callable[[Rows], Awaitable[ResultT]],
         *,
-        memory_filter: MemoryFilter = ANY_MEMORY,
-        passages: bool = False,
-    ) -> Iterator[Row]:
-        time = None if now is None else micros(now)
-        kinds = schema.stored_types(types, passages=passages)
-        for row in self._within(scope, reach, passages=passages):
-            active = time is None or (row["superseded_at"] == schema.NEVER and row["expires_at"] > time)
-            is_meant = (kinds is None or row["type"] in kinds) and moment(row["observed_at"]) in observed
-            if active and is_meant and schema.memory_from(scope, row) in memory_filter:
-                yield row
+        seconds: float | None = None,  # noqa: ARG002 - none waits
+        writes: bool = False,  # noqa: ARG002
+    ) -> ResultT:
+        return await call(self._rows)

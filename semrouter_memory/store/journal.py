@@ -203,7 +203,7 @@ def _decoded(data: bytes) -> tuple[str, tuple[Row, ...]] | None:
 def _write(path: Path, data: bytes) -> None:
     """Make a file, for this user's eyes; it is on disk when this returns."""
     try:
-        with open(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600), "wb") as file:
+        with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600), "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

@@ -1,35 +1,82 @@
 """Memories in Milvus: a server or cluster, or Milvus Lite in a file.
 
-Strategy: `milvus_collection` reads and writes, `connection` makes the calls, `supervisor` keeps the connection. This module gives each call its time limit and reports its outcome to the supervisor. No caller
-waits for a store that is known to be unavailable.
+Strategy: `memory_collection` reads and writes, `connection` makes the calls, `supervisor` keeps the connection. This module gives
+each call its time limit and reports its outcome to the supervisor. No caller waits for a store that is known to be unavailable.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any, TypeAlias
 
 from semrouter_memory.config import MilvusConfig, secret
 from semrouter_memory.errors import StoreUnavailableError
 from semrouter_memory.events import StoreFailed
-from semrouter_memory.model import Reach, Scope
+from semrouter_memory.model import Memory, Reach, Scope
 from semrouter_memory.ports import Observer
 from semrouter_memory.resilience import Backoff
 from semrouter_memory.store import schema
-from semrouter_memory.store.connection import EmptyCollection, MilvusConnection, StoreTarget, connect
+from semrouter_memory.store.connection import PREPARE_SECONDS, MilvusConnection, StoreTarget, connect
+from semrouter_memory.store.in_memory import InMemoryRows
 from semrouter_memory.store.lite import LiteServer
 from semrouter_memory.store.lite_file import ensure_free
 from semrouter_memory.store.location import LiteFile, locate
-from semrouter_memory.store.milvus_collection import MilvusCollection, ResultT
+from semrouter_memory.store.memory_collection import MemoryCollection, ResultT, scanned
+from semrouter_memory.store.rw_lock import RWLock
 from semrouter_memory.store.schema import Row
 from semrouter_memory.store.supervisor import ConnectionSupervisor
-from semrouter_memory.store.write_ahead import RWLock, TombstonesOf, WriteAhead, finished_in_thread, journal_of
+from semrouter_memory.store.write_ahead import TombstonesOf, WriteAhead, finished_in_thread, journal_of
 
 _COMPACT_SECONDS = 60.0
 """A server's flush waits for its storage."""
 
 
-class MilvusStore(MilvusCollection):
+Call: TypeAlias = Callable[..., Awaitable[Any]]
+
+
+class CollectionAdmin:
+    """Lists, reads and drops collections. Raises `StoreUnavailableError`.
+
+    Args:
+        current: the store's own collection.
+        ask: makes a call that reads.
+        write: makes a call that changes something.
+    """
+
+    def __init__(self, current: str, ask: Call, write: Call) -> None:
+        self.current = current
+        self._ask = ask
+        self._write = write
+
+    async def embeddings(self) -> dict[str, str]:
+        """Collections that this version or an older one made: name -> fingerprint of the embedding."""
+        found: dict[str, str] = await self._ask("describe", MilvusConnection.embeddings)
+        return found
+
+    async def count(self, name: str) -> int:
+        """How many rows a collection holds; loads it."""
+        collection = await self._loaded(name)
+        number: int = await self._ask("count", lambda store: collection(store).count(None))
+        return number
+
+    async def scan(self, name: str) -> AsyncIterator[Sequence[Memory]]:
+        """Every memory of a collection, in batches; loads it."""
+        async for memories in scanned(self._ask, await self._loaded(name)):
+            yield memories
+
+    async def _loaded(self, name: str) -> Callable[[MilvusConnection], MilvusConnection]:
+        if name == self.current:
+            return lambda store: store
+        await self._ask("load", lambda store: store.for_collection(name).load(), seconds=PREPARE_SECONDS)
+        return lambda store: store.for_collection(name)
+
+    async def drop(self, name: str) -> None:
+        """Delete a collection with everything in it, for good."""
+        await self._write("drop", lambda store: store.for_collection(name).drop())
+
+
+class MilvusStore(MemoryCollection):
     """Implements `MemoryReader` and `MemoryWriter` for the memories.
 
     Args:
@@ -102,6 +149,11 @@ class MilvusStore(MilvusCollection):
     def available(self) -> bool:
         return self._supervisor.is_up
 
+    @property
+    def collections(self) -> CollectionAdmin:
+        """All collections at this place."""
+        return CollectionAdmin(self._name, self._ask, self._write)
+
     def secondary(self, suffix: str) -> "SecondaryCollection":
         """Another collection at the same place, for the same embedding, named after this one."""
         added = SecondaryCollection(f"{self._name}_{suffix}", self, ensure_free=self._ensure_free)
@@ -115,7 +167,7 @@ class MilvusStore(MilvusCollection):
         try:
             self._ensure_free(len(rows))
             async with self.writes.shared(), self._ahead.noted(rows):
-                await self._ask("upsert", partial(MilvusConnection.upsert, rows=rows), writes=True)
+                await self._ask("upsert", lambda stored: stored.upsert(rows), writes=True)
                 self._require_written(connection)
         except BaseException as error:
             if isinstance(error, StoreUnavailableError) and error.disk_full:
@@ -146,10 +198,10 @@ class MilvusStore(MilvusCollection):
         await self._ahead.forget_all(scope, reach)
         return await super().delete_all(scope, reach)
 
-    async def _delete_rows(self, rows: Sequence[Row]) -> int:
+    async def _delete_rows(self, scope: Scope, rows: Sequence[Row]) -> int:
         # An open write may be about to move one of them elsewhere.
         await self._ahead.forget([row["id"] for row in rows])
-        return await super()._delete_rows(rows)
+        return await super()._delete_rows(scope, rows)
 
     # -- the files -----------------------------------------------------------------------------------------------------
 
@@ -166,7 +218,7 @@ class MilvusStore(MilvusCollection):
             await self._alone(self._lite.compact)
         else:
             for each in (self, *self._secondaries):
-                await each._ask("compact", MilvusConnection.compact, seconds=_COMPACT_SECONDS)  # noqa: SLF001 - of this kind
+                await each._ask("compact", lambda stored: stored.compact(), seconds=_COMPACT_SECONDS)  # noqa: SLF001 - of this kind
 
     async def backup(self, directory: Path) -> str:
         """Copy Milvus Lite's file and its open writes, as they are at one moment, into an existing directory.
@@ -235,7 +287,7 @@ def _is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-class SecondaryCollection(MilvusCollection):
+class SecondaryCollection(MemoryCollection):
     """Another collection at the place of a store, with the same columns. The first write makes it; until then it is empty."""
 
     def __init__(self, name: str, store: MilvusStore, *, ensure_free: Callable[[int], None]) -> None:
@@ -259,7 +311,7 @@ class SecondaryCollection(MilvusCollection):
     async def _ask(
         self,
         operation: str,
-        call: Callable[[MilvusConnection], Awaitable[ResultT]],
+        call: Callable[[Any], Awaitable[ResultT]],
         *,
         seconds: float | None = None,
         writes: bool = False,
@@ -269,11 +321,11 @@ class SecondaryCollection(MilvusCollection):
 
         return await self._store._ask(operation, asked, seconds=seconds, writes=writes)  # noqa: SLF001 - its own kind
 
-    async def _collection(self, connection: MilvusConnection, *, make: bool) -> MilvusConnection:
-        """The collection by the store's present connection."""
+    async def _collection(self, connection: MilvusConnection, *, make: bool) -> MilvusConnection | InMemoryRows:
+        """The collection by the store's present connection; no rows while it is not made."""
         if self._opened is None or self._opened[0] is not connection:
             opened = await connection.opened(self._name, make=make)
-            if isinstance(opened, EmptyCollection):
-                return opened
+            if opened is None:
+                return InMemoryRows()
             self._opened = connection, opened
         return self._opened[1]

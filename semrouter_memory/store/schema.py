@@ -5,7 +5,7 @@ Isolation rests on three things, none of which trusts the database's expression 
 * Ids that come from outside (owner, project, session, memory) are stored percent-encoded, so all that ever stands
   inside a literal is ASCII without quotes, backslashes, braces or control characters. JSON's escapes do not
   suffice: Milvus Lite does not undo the one for a newline and its like, so a row with such an id could not be found.
-* Every expression begins with the owner.
+* Every expression about an owner's rows begins with the owner.
 * The primary key starts with a digest of the owner: one owner cannot overwrite or delete another's row by knowing its id.
 """
 
@@ -199,18 +199,21 @@ def projects_within(scope: Scope, reach: Reach) -> frozenset[str] | None:
             return frozenset({scope.project_id, ""})
 
 
-def filter_expression(selection: Selection, *, after_key: str = "") -> str:
+def filter_expression(selection: Selection | None, *, after_key: str = "") -> str:
     """The selection in Milvus's filter language.
 
     Args:
+        selection: None: every owner's rows, for maintenance. Every other expression begins with the owner.
         after_key: only rows with a greater primary key, to read on where a bounded answer ended.
     """
+    if selection is None:
+        return _after(after_key)
     terms = [f"owner == {_literal(stored_owner(selection.scope))}"]
     if (projects := projects_within(selection.scope, selection.reach)) is not None:
         terms.append(_one_of("project_id", (stored_id(project) for project in projects)))
     if selection.active_at is not None:
         terms += [f"superseded_at == {NEVER}", f"expires_at > {micros(selection.active_at)}"]
-    if (types := _types_of(selection)) is not None:
+    if (types := types_of(selection)) is not None:
         terms.append(_one_of("type", types))
     terms += _wanted(selection.memory_filter)
     terms += _times_of(selection)
@@ -246,22 +249,13 @@ def _times_of(selection: Selection) -> Iterator[str]:
         yield f"created_at <= {selection.created_until}"
 
 
-def everything_expression(*, after_key: str = "") -> str:
-    """Every owner's rows, for maintenance: the one expression that does not begin with an owner."""
-    return _after(after_key)
-
-
-def _types_of(selection: Selection) -> frozenset[str] | None:
-    is_named = selection.types is None and selection.ids is not None
-    return None if is_named else stored_types(selection.types, passages=selection.passages)
-
-
-def stored_types(types: frozenset[MemoryType] | None, *, passages: bool) -> frozenset[str] | None:
+def types_of(selection: Selection) -> frozenset[str] | None:
     """The selected values of the column `type`; None: every value."""
-    if types is None and passages:
+    types = selection.types
+    if types is None and (selection.passages or selection.ids is not None):
         return None
     whole = frozenset(kind.value for kind in (MemoryType if types is None else types))
-    return whole | {kind + _PASSAGE for kind in whole} if passages else whole
+    return whole | {kind + _PASSAGE for kind in whole} if selection.passages else whole
 
 
 def _passages_of(memory_id: str) -> str:

@@ -87,7 +87,7 @@ class Store(InMemoryStore):
 
     @property
     def ids(self) -> set[str]:
-        return {str(key)[-len("m0") :] for key in self._rows}
+        return {str(key)[-len("m0") :] for key in self._rows.by_key}
 
 
 class ScriptedModel:

@@ -27,10 +27,10 @@ from semrouter_memory.model import (
     parse_filter,
 )
 from semrouter_memory.ports import MemoryReader, MemoryWriter
-from semrouter_memory.store import milvus_collection
+from semrouter_memory.store import memory_collection
 from semrouter_memory.store.in_memory import InMemoryStore
+from semrouter_memory.store.memory_collection import OWNER_BATCH, SCAN_BATCH
 from semrouter_memory.store.milvus import MilvusStore
-from semrouter_memory.store.milvus_collection import OWNER_BATCH, SCAN_BATCH
 from semrouter_memory.store.schema import Row, Selection
 from tests.memories import DIMENSION, NOW, embedded, memory, vector
 from tests.milvus_server import MilvusServer
@@ -836,7 +836,7 @@ async def test_vectors_of_too_many_memories_are_not_read(
 ) -> None:
     """Also where even their keys take several answers."""
     for name, value in (("WINDOW", 20), ("OWNER_BATCH", 10), ("SCAN_BATCH", 10)):
-        monkeypatch.setattr(milvus_collection, name, value)
+        monkeypatch.setattr(memory_collection, name, value)
     await store.upsert(user, [embedded(memory(user, f"mem_{n:02}"), n) for n in range(50)])
     read, query = 0, MilvusStore._query
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from semrouter_memory.store.write_ahead import RWLock
+from semrouter_memory.store.rw_lock import RWLock
 
 
 async def until_idle() -> None:

@@ -1,15 +1,14 @@
-"""Memories in one collection of Milvus; and all collections of this service at one place.
+"""Memories in one collection of rows, wherever these are: in Milvus or in the process.
 
-Strategy: `schema` makes rows and filter expressions; a derived class makes the calls, bounds their time and knows whether the place
-is available.
+Strategy: `schema` makes rows of memories, and selections say which are meant. A derived class makes the calls, bounds their time
+and knows whether the rows are available.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from semrouter_memory.model import (
     ALWAYS,
@@ -26,16 +25,69 @@ from semrouter_memory.model import (
     Vector,
 )
 from semrouter_memory.store import schema
-from semrouter_memory.store.connection import PREPARE_SECONDS, WINDOW, MilvusConnection, SearchQuery
 from semrouter_memory.store.listing import ListingPosition, decode_cursor, listed, position_of
+from semrouter_memory.store.rw_lock import RWLock
 from semrouter_memory.store.schema import Row, Selection, is_searched
-from semrouter_memory.store.write_ahead import RWLock
 
 SCAN_BATCH = 500
 """Rows in one answer to a scan: texts of the greatest length stay below 64 MiB."""
 
-Ask = Callable[..., Awaitable[Any]]
-"""Makes one call of the store, as `MilvusCollection` does."""
+
+WINDOW = 16_384
+"""Most rows that Milvus gives in one answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchQuery:
+    """What is searched.
+
+    Attributes:
+        terms: of the query, as `schema.asked_terms` gives them; "" when words are not to be searched.
+        limit: of each of the two searches.
+        fresh: wait for a server's next time tick (about 200 ms) and see what any process wrote; otherwise the answer may be some
+            seconds old and comes at once.
+        pinned: also the pinned memories of the selection, however far they are.
+    """
+
+    vector: Vector
+    terms: str
+    selection: Selection
+    limit: int
+    fresh: bool
+    pinned: bool = False
+
+
+class Rows(Protocol):
+    """The rows of one collection. Raises `StoreUnavailableError`."""
+
+    async def search(self, query: SearchQuery) -> list[tuple[Row, float]]:
+        """Rows and their cosine, best first: the nearest, the pinned ones and the best by words."""
+        ...
+
+    async def count(self, selection: Selection | None) -> int:
+        """How many rows; None: of every owner. Sees every write that was acknowledged before."""
+        ...
+
+    async def select(
+        self, selection: Selection | None, columns: Sequence[str], *, after_key: str = "", limit: int = WINDOW
+    ) -> list[Row]:
+        """The first rows in the order of their keys, from behind that key on; otherwise as `count`."""
+        ...
+
+    async def upsert(self, rows: Sequence[Row]) -> None:
+        """Write rows, replacing those with the same key."""
+        ...
+
+    async def delete(self, keys: Sequence[str]) -> None: ...
+
+    async def compact(self) -> None:
+        """Take what was deleted out of the files, as far as they can be told to."""
+        ...
+
+
+ResultT = TypeVar("ResultT")
+Ask: TypeAlias = Callable[[str, Callable[[Any], Awaitable[list[Row]]]], Awaitable[list[Row]]]
+"""Makes one call that reads, as `MemoryCollection` does."""
 
 
 async def pages_by_key(read: Callable[[str], Awaitable[list[Row]]], *, limit: int) -> AsyncIterator[list[Row]]:
@@ -52,57 +104,22 @@ async def pages_by_key(read: Callable[[str], Awaitable[list[Row]]], *, limit: in
         last_key = max(row["id"] for row in rows)
 
 
-class CollectionAdmin:
-    """Lists, reads and drops collections. Raises `StoreUnavailableError`.
+async def scanned(ask: Ask, rows_of: Callable[[Any], Rows] = lambda rows: rows) -> AsyncIterator[Sequence[Memory]]:
+    """Every memory of a collection, in batches.
 
     Args:
-        current: the store's own collection.
-        ask: makes a call that reads.
-        write: makes a call that changes something.
+        rows_of: finds its rows with what `ask` gives.
     """
 
-    def __init__(self, current: str, ask: Ask, write: Ask) -> None:
-        self.current = current
-        self._ask = ask
-        self._write = write
+    def read(after_key: str) -> Awaitable[list[Row]]:
+        return ask(
+            "scan",
+            lambda given: rows_of(given).select(None, schema.SCAN_COLUMNS, after_key=after_key, limit=SCAN_BATCH),
+        )
 
-    async def embeddings(self) -> dict[str, str]:
-        """Collections that this version or an older one made: name -> fingerprint of the embedding."""
-        found: dict[str, str] = await self._ask("describe", MilvusConnection.embeddings)
-        return found
+    async for rows in pages_by_key(read, limit=SCAN_BATCH):
+        yield schema.anyones_memories_from(row for row in rows if not schema.is_passage(row))
 
-    async def count(self, name: str) -> int:
-        """How many rows a collection holds; loads it."""
-        collection = await self._loaded(name)
-        number: int = await self._ask("count", lambda store: collection(store).count(schema.everything_expression()))
-        return number
-
-    async def scan(self, name: str) -> AsyncIterator[Sequence[Memory]]:
-        """Every memory of a collection, in batches; loads it."""
-        collection = await self._loaded(name)
-
-        async def read(after_key: str) -> list[Row]:
-            expression = schema.everything_expression(after_key=after_key)
-            rows: list[Row] = await self._ask(
-                "scan", lambda store: collection(store).query(expression, schema.SCAN_COLUMNS, limit=SCAN_BATCH)
-            )
-            return rows
-
-        async for rows in pages_by_key(read, limit=SCAN_BATCH):
-            yield schema.anyones_memories_from(row for row in rows if not schema.is_passage(row))
-
-    async def _loaded(self, name: str) -> Callable[[MilvusConnection], MilvusConnection]:
-        if name == self.current:
-            return lambda store: store
-        await self._ask("load", lambda store: store.for_collection(name).load(), seconds=PREPARE_SECONDS)
-        return lambda store: store.for_collection(name)
-
-    async def drop(self, name: str) -> None:
-        """Delete a collection with everything in it, for good."""
-        await self._write("drop", lambda store: store.for_collection(name).drop())
-
-
-ResultT = TypeVar("ResultT")
 
 _BATCH = 200
 """Rows in one write: 200 of the largest stay below the 64 MiB that a server takes in one message."""
@@ -115,7 +132,7 @@ OWNER_BATCH = 256
 0.5 s in answers of 200, 1.6 s in answers of 2,000."""
 
 
-class MilvusCollection(ABC):
+class MemoryCollection(ABC):
     """Implements `MemoryReader` and `MemoryWriter` for one collection; who derives from it makes the calls.
 
     Args:
@@ -167,12 +184,12 @@ class MilvusCollection(ABC):
             query = SearchQuery(
                 vector=vector,
                 terms=schema.asked_terms(text) if may_read_file else "",
-                expression=schema.filter_expression(selection),
+                selection=selection,
                 limit=limit,
                 fresh=fresh,
-                pinned=schema.filter_expression(replace(selection, pinned=True)) if pinned else "",
+                pinned=pinned,
             )
-            found = await self._ask("search", partial(MilvusConnection.search, query=query))
+            found = await self._ask("search", lambda rows: rows.search(query))
         hits = (Hit(schema.memory_from(scope, row), cosine, cosine) for row, cosine in found)
         return [hit for hit in hits if is_searched(hit.memory) and hit.memory in memory_filter]
 
@@ -225,7 +242,7 @@ class MilvusCollection(ABC):
         return [schema.memory_from(scope, row) for row in found]
 
     def scan(self) -> AsyncIterator[Sequence[Memory]]:
-        return self.collections.scan(self.collections.current)
+        return scanned(self._ask)
 
     async def count(self, scope: Scope) -> int:
         return await self._count(Selection(scope=scope, reach=Reach.ALL))
@@ -271,20 +288,20 @@ class MilvusCollection(ABC):
         deleted = 0
         for ids in _batches(list(dict.fromkeys(memory_ids)), _KEYS_BATCH):
             rows = await self._read_all(Selection(scope=scope, reach=Reach.ALL, ids=ids, passages=True))
-            deleted += await self._delete_rows(rows)
+            deleted += await self._delete_rows(scope, rows)
         return deleted
 
     async def delete_all(self, scope: Scope, reach: Reach) -> int:
-        return await self._delete_rows(await self._read_all(Selection(scope=scope, reach=reach, passages=True)))
+        rows = await self._read_all(Selection(scope=scope, reach=reach, passages=True))
+        return await self._delete_rows(scope, rows)
 
-    async def _delete_rows(self, rows: Sequence[Row]) -> int:
+    async def _delete_rows(self, scope: Scope, rows: Sequence[Row]) -> int:
         for batch in _batches([row["id"] for row in rows], _KEYS_BATCH):
-            await self._write("delete", partial(MilvusConnection.delete, keys=batch))
+            await self._write("delete", lambda stored, keys=batch: stored.delete(keys))  # type: ignore[misc]
         if rows and not self.is_lite:
             # A read that need not be fresh sees a server's deletion some tenths of a second later, but not after a fresh
             # one: recall may be unable to read the tombstones (Redis is unavailable), and must not find the row any more.
-            gone = schema.keys_expression([rows[0]["id"]])
-            await self._ask("query", lambda store: store.query(gone, [schema.ID.name]))
+            await self._count(Selection(scope=scope, reach=Reach.ALL, ids=[schema.memory_id_of(rows[0])]))
         return sum(not schema.is_passage(row) for row in rows)
 
     async def _read_all(self, selection: Selection, columns: Sequence[str] = ("id", "created_at")) -> list[Row]:
@@ -297,29 +314,22 @@ class MilvusCollection(ABC):
         )
 
     async def _count(self, selection: Selection) -> int:
-        expression = schema.filter_expression(selection)
-        return await self._ask("query", lambda store: store.count(expression))
+        return await self._ask("query", lambda rows: rows.count(selection))
 
     async def _query(
         self, selection: Selection, columns: Sequence[str], *, after_key: str = "", limit: int = WINDOW
     ) -> list[Row]:
-        expression = schema.filter_expression(selection, after_key=after_key)
-        return await self._ask("query", lambda store: store.query(expression, columns, limit=limit))
+        return await self._ask("query", lambda rows: rows.select(selection, columns, after_key=after_key, limit=limit))
 
     # -- asking --------------------------------------------------------------------------------------------------------
 
-    @property
-    def collections(self) -> CollectionAdmin:
-        """All collections at this place."""
-        return CollectionAdmin(self._name, self._ask, self._write)
-
     async def _upsert(self, rows: Sequence[Row]) -> None:
-        await self._write("upsert", partial(MilvusConnection.upsert, rows=rows))
+        await self._write("upsert", lambda stored: stored.upsert(rows))
 
     @abstractmethod
     async def compact(self) -> None: ...
 
-    async def _write(self, operation: str, call: Callable[[MilvusConnection], Awaitable[ResultT]]) -> ResultT:
+    async def _write(self, operation: str, call: Callable[[Rows], Awaitable[ResultT]]) -> ResultT:
         async with self.writes.shared():
             return await self._ask(operation, call, writes=True)
 
@@ -327,7 +337,7 @@ class MilvusCollection(ABC):
     async def _ask(
         self,
         operation: str,
-        call: Callable[[MilvusConnection], Awaitable[ResultT]],
+        call: Callable[[Rows], Awaitable[ResultT]],
         *,
         seconds: float | None = None,
         writes: bool = False,
