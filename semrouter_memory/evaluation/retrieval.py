@@ -106,6 +106,20 @@ Figures = dict[str, float | None]
 """By name; None where there was nothing to count."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swept:
+    """One file's sweep, and what was asked with the configured threshold.
+
+    Attributes:
+        points: what each threshold injects.
+    """
+
+    file: str
+    points: Mapping[float, Figures]
+    asked: Sequence[Asked]
+    configured: float
+
+
 def ranking_figures(asked: Sequence[Asked]) -> Figures:
     with_gold = [each for each in asked if each.query.gold]
     return {

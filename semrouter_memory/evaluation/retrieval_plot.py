@@ -14,8 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from semrouter_memory.evaluation.cases import write_file
-from semrouter_memory.evaluation.retrieval import Asked
-from semrouter_memory.evaluation.retrieval_run import Swept
+from semrouter_memory.evaluation.retrieval import Asked, Swept
 
 # Told apart by people who see colours differently, and by line style in print.
 _CURVES = (

@@ -30,6 +30,7 @@ from semrouter_memory.evaluation.retrieval import (
     LabelledQuery,
     RetrievalCase,
     Scored,
+    Swept,
     by_kind,
     injected_figures,
     ranking_figures,
@@ -61,20 +62,6 @@ _TOTAL = "total"
 _STEPS = 20
 THRESHOLDS = tuple(step / _STEPS for step in range(_STEPS + 1))
 """Of the sweep, because a threshold is chosen by looking at what it costs and what it gives."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Swept:
-    """One file's sweep, and what was asked with the configured threshold.
-
-    Attributes:
-        points: what each threshold injects.
-    """
-
-    file: str
-    points: Mapping[float, Figures]
-    asked: Sequence[Asked]
-    configured: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ import pytest
 
 from semrouter_memory.config import Config
 from semrouter_memory.errors import ConfigurationError, InputFileError
-from semrouter_memory.evaluation.retrieval import Asked, LabelledQuery, Scored, injected_figures
+from semrouter_memory.evaluation.retrieval import Asked, LabelledQuery, Scored, Swept, injected_figures
 from semrouter_memory.evaluation.retrieval_plot import draw, scores_of
-from semrouter_memory.evaluation.retrieval_run import Swept, evaluate
+from semrouter_memory.evaluation.retrieval_run import evaluate
 from semrouter_memory.evaluation.running import EvalOptions
 
 PNG = b"\x89PNG\r\n\x1a\n"
