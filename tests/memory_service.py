@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
+from semrouter_memory.backends import Backends
 from semrouter_memory.config import KnowledgeConfig, MemoryConfig, RecallConfig, ReflectionConfig
 from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.exchange.turns import ExchangeSettings
@@ -32,6 +33,30 @@ class NoRecordings:
         raise AssertionError(options)
 
 
+def backends_of(
+    *,
+    store: Any,
+    embedder: Any,
+    turn_log: Any,
+    state: Any = None,
+    locks: Any,
+    clock: Any,
+    writer: Any = None,
+    observer: Any = None,
+) -> Backends:
+    """Args: state: default: none is asked for; writer: default: the store."""
+    return Backends(
+        store=store,
+        writer=writer or store,
+        embedder=embedder,
+        turn_log=turn_log,
+        state=state,
+        locks=locks,
+        clock=clock,
+        observer=observer or SilentObserver(),
+    )
+
+
 def deletion_service(
     *,
     store: Any,
@@ -44,16 +69,10 @@ def deletion_service(
     writer: Any = None,
 ) -> DeletionService:
     """Args: records: default: the turn log; writer: default: the store."""
-    return DeletionService(
-        reader=store,
-        writer=writer or store,
-        embedder=embedder,
-        turn_log=turn_log,
-        records=turn_log if records is None else records,
-        state=state,
-        locks=locks,
-        clock=clock,
+    backends = backends_of(
+        store=store, writer=writer, embedder=embedder, turn_log=turn_log, state=state, locks=locks, clock=clock
     )
+    return DeletionService(backends, records=turn_log if records is None else records)
 
 
 def memory_service(
@@ -149,15 +168,7 @@ def knowledge_service(
     config: KnowledgeConfig | None = None,
 ) -> KnowledgeService:
     """Args: store: of the documents alone."""
+    documents = backends_of(store=store, embedder=embedder, turn_log=turn_log, state=state, locks=locks, clock=clock)
     return KnowledgeService(
-        reader=store,
-        writer=store,
-        embedder=embedder,
-        deletion=deletion_service(
-            store=store, embedder=embedder, turn_log=turn_log, state=state, locks=locks, clock=clock
-        ),
-        deletions=turn_log,
-        locks=locks,
-        clock=clock,
-        config=config or KnowledgeConfig(),
+        documents, deletion=DeletionService(documents, records=turn_log), config=config or KnowledgeConfig()
     )

@@ -43,6 +43,7 @@ from semrouter_memory.state.in_process import InProcessOwnerLocks
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 from tests.hashed import HashedEmbedder
+from tests.memory_service import backends_of
 
 ALICE = Scope("alice")
 START = datetime(2026, 3, 20, 12, tzinfo=UTC)
@@ -192,12 +193,9 @@ class Bench:
                 turn_log=self.log,
                 reader=self.store,
                 writer=ReconcilingWriter(
-                    turn_log=self.log,
-                    reader=self.store,
-                    writer=self.store,
-                    embedder=embedder,
-                    locks=self.locks,
-                    clock=self.clock,
+                    backends_of(
+                        store=self.store, embedder=embedder, turn_log=self.log, locks=self.locks, clock=self.clock
+                    )
                 ),
                 embedder=embedder,
                 chat_model=model,

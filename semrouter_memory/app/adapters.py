@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from semrouter_memory.backends import Backends
 from semrouter_memory.config import ExternalModel, MemoryConfig, RetainConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.errors import ConfigurationError
@@ -77,24 +78,17 @@ class Sessions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Adapters:
+class Adapters(Backends):
     """Everything outside that the pipelines work with.
 
     Attributes:
-        writer: of everything that changes memories; the store's own writes would leave owner indexes stale.
         owner_indexes: None: the store is always searched.
         documents: passages of organisations' documents.
     """
 
-    embedder: Embedder
     store: Store
-    writer: MemoryWriter
-    owner_indexes: IndexCache | None
     turn_log: Log
-    state: StateStore
-    locks: OwnerLocks
-    clock: Clock
-    observer: Observer
+    owner_indexes: IndexCache | None
     collections: CollectionAdmin | None = None
     documents: SecondaryCollection | None = None
 

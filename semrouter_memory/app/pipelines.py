@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import get_args
 
 from semrouter_memory.app.adapters import Adapters, ExternalModels
+from semrouter_memory.backends import Backends
 from semrouter_memory.compress.builder import StateBuilder
 from semrouter_memory.compress.pipeline import Compressor
 from semrouter_memory.config import AgeingConfig, CompressionConfig, KnowledgeConfig, MemoryConfig, RecallConfig
@@ -19,7 +20,7 @@ from semrouter_memory.maintenance.schedule import MaintenanceScheduler
 from semrouter_memory.maintenance.sweep import Sweeper
 from semrouter_memory.maintenance.usage import UsageCounter
 from semrouter_memory.model import Scope, SessionKey, StrategyName
-from semrouter_memory.ports import ChatModel, MemoryReader, MemoryWriter, ReceiptNotes, Steers, UsageNotes
+from semrouter_memory.ports import ChatModel, ReceiptNotes, Steers, UsageNotes
 from semrouter_memory.recall.conversation import StoredHistory
 from semrouter_memory.recall.documents import DocumentSearch
 from semrouter_memory.recall.keywords import KeywordExtractor, KeywordSearch
@@ -45,38 +46,22 @@ class Maintenance:
 
 
 def deletion_service(adapters: Adapters) -> DeletionService:
-    return _deletion_in(adapters, adapters.store, adapters.writer, documents=adapters.documents)
-
-
-def _deletion_in(
-    adapters: Adapters, reader: MemoryReader, writer: MemoryWriter, *, documents: MemoryWriter | None = None
-) -> DeletionService:
-    return DeletionService(
-        reader=reader,
-        writer=writer,
-        embedder=adapters.embedder,
-        turn_log=adapters.turn_log,
-        records=adapters.turn_log,
-        state=adapters.state,
-        locks=adapters.locks,
-        clock=adapters.clock,
-        documents=documents,
-    )
+    return DeletionService(adapters, records=adapters.turn_log, documents=adapters.documents)
 
 
 def knowledge_service(config: KnowledgeConfig, adapters: Adapters) -> KnowledgeService:
-    documents = adapters.documents
-    assert documents is not None
-    return KnowledgeService(
-        reader=documents,
-        writer=documents,
+    assert adapters.documents is not None
+    documents = Backends(
+        store=adapters.documents,
+        writer=adapters.documents,
         embedder=adapters.embedder,
-        deletion=_deletion_in(adapters, documents, documents),
-        deletions=adapters.turn_log,
+        turn_log=adapters.turn_log,
+        state=adapters.state,
         locks=adapters.locks,
         clock=adapters.clock,
-        config=config,
+        observer=adapters.observer,
     )
+    return KnowledgeService(documents, deletion=DeletionService(documents, records=adapters.turn_log), config=config)
 
 
 def maintenance(
@@ -84,23 +69,12 @@ def maintenance(
 ) -> Maintenance:
     config = memory.ageing
     usage = UsageCounter(state=adapters.state, turn_log=adapters.turn_log, clock=adapters.clock)
-    sweeper = Sweeper(
-        reader=adapters.store,
-        turn_log=adapters.turn_log,
-        state=adapters.state,
-        deletion=deletion,
-        clock=adapters.clock,
-        config=config,
-    )
     scheduler = MaintenanceScheduler(
-        sweeper=sweeper,
+        adapters,
+        sweeper=Sweeper(adapters, deletion=deletion, config=config),
         consolidator=_consolidator(config, adapters, models) if config.consolidate == "on" else None,
         usage=usage,
-        reader=adapters.store,
         deletion=deletion,
-        state=adapters.state,
-        observer=adapters.observer,
-        clock=adapters.clock,
         config=config,
         insights=_insight_writer(memory, adapters, models.reflecting),
     )
@@ -111,32 +85,15 @@ def _insight_writer(config: MemoryConfig, adapters: Adapters, model: ChatModel |
     if model is None or config.maintenance.reflect == "off":
         return None
     return InsightWriter(
-        reader=adapters.store,
-        writer=adapters.writer,
-        embedder=adapters.embedder,
-        turn_log=adapters.turn_log,
-        state=adapters.state,
-        locks=adapters.locks,
-        clock=adapters.clock,
+        adapters,
         chat_model=model,
-        observer=adapters.observer,
         config=config.maintenance,
         token_budget=config.reflection.token_budget,
     )
 
 
 def _consolidator(config: AgeingConfig, adapters: Adapters, models: ExternalModels) -> Consolidator:
-    return Consolidator(
-        reader=adapters.store,
-        writer=adapters.writer,
-        embedder=adapters.embedder,
-        turn_log=adapters.turn_log,
-        state=adapters.state,
-        locks=adapters.locks,
-        clock=adapters.clock,
-        chat_model=models.of_role("memory_extraction"),
-        config=config,
-    )
+    return Consolidator(adapters, chat_model=models.of_role("memory_extraction"), config=config)
 
 
 def reconciling_writer(
@@ -148,12 +105,7 @@ def reconciling_writer(
 ) -> ReconcilingWriter:
     adjudicator = models.of_role("memory_reconcile")
     return ReconcilingWriter(
-        turn_log=adapters.turn_log,
-        reader=adapters.store,
-        writer=adapters.writer,
-        embedder=adapters.embedder,
-        locks=adapters.locks,
-        clock=adapters.clock,
+        adapters,
         ttl_days=config.ttl_days,
         adjudicator=LlmAdjudicator(adjudicator) if adjudicator else None,
         written=written,

@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 
+from semrouter_memory.backends import Backends
 from semrouter_memory.deletion.locking import locked_change
 from semrouter_memory.errors import (
     MemoryServiceError,
@@ -49,18 +50,7 @@ from semrouter_memory.model import (
     Tombstone,
     Usage,
 )
-from semrouter_memory.ports import (
-    Clock,
-    Embedder,
-    MemoryReader,
-    MemoryWriter,
-    OwnerHold,
-    OwnerLocks,
-    StateStore,
-    Tombstones,
-    TurnLog,
-    TurnRecords,
-)
+from semrouter_memory.ports import MemoryWriter, OwnerHold, Tombstones, TurnRecords
 from semrouter_memory.retain.passages import embedded
 
 PURGE_BATCH = 50
@@ -126,28 +116,11 @@ class DeletionService:
     Every method but `compact` raises `UnavailableError` when a part is unavailable.
     """
 
-    def __init__(
-        self,
-        *,
-        reader: MemoryReader,
-        writer: MemoryWriter,
-        embedder: Embedder,
-        turn_log: TurnLog,
-        records: TurnRecords,
-        state: StateStore,
-        locks: OwnerLocks,
-        clock: Clock,
-        documents: MemoryWriter | None = None,
-    ) -> None:
-        self._reader = reader
-        self._documents = documents
-        self._writer = writer
-        self._embedder = embedder
-        self._turn_log = turn_log
-        self._records = records
-        self._state = state
-        self._locks = locks
-        self._clock = clock
+    def __init__(self, backends: Backends, *, records: TurnRecords, documents: MemoryWriter | None = None) -> None:
+        self._reader, self._writer, self._embedder = backends.store, backends.writer, backends.embedder
+        self._turn_log, self._state = backends.turn_log, backends.state
+        self._locks, self._clock = backends.locks, backends.clock
+        self._records, self._documents = records, documents
         self._late_usage: dict[str, list[str]] = {}
         self.file_lock = asyncio.Lock()
         """Held while files are rewritten or copied: one such task at a time."""

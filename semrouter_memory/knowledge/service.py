@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
+from semrouter_memory.backends import Backends
 from semrouter_memory.config import KnowledgeConfig
 from semrouter_memory.deletion.locking import locked_change
 from semrouter_memory.deletion.service import DeletionService
@@ -30,7 +31,7 @@ from semrouter_memory.language.splitting import split
 from semrouter_memory.language.third_person import embedded_text
 from semrouter_memory.lineage import pages
 from semrouter_memory.model import EmbeddedMemory, Hit, Memory, OwnerKind, Reach, Scope
-from semrouter_memory.ports import Clock, DeletionLog, Embedder, MemoryReader, MemoryWriter, OwnerHold, OwnerLocks
+from semrouter_memory.ports import OwnerHold
 from semrouter_memory.recall.documents import DocumentSearch
 from semrouter_memory.recall.query import Query
 from semrouter_memory.recall.query_vectors import QueryVectors
@@ -96,28 +97,19 @@ class KnowledgeService:
     """Documents of every organisation, and of users where that is switched on.
 
     Args:
-        reader, writer: the collection of documents.
+        documents: with the collection of documents in place of that of memories.
         deletion: deletes within that collection.
 
     Every method raises `UnavailableError` when a part that it needs is unavailable.
     """
 
-    def __init__(
-        self,
-        *,
-        reader: MemoryReader,
-        writer: MemoryWriter,
-        embedder: Embedder,
-        deletion: DeletionService,
-        deletions: DeletionLog,
-        locks: OwnerLocks,
-        clock: Clock,
-        config: KnowledgeConfig,
-    ) -> None:
-        self._reader, self._writer, self._embedder = reader, writer, embedder
-        self._deletion, self._deletions, self._locks, self._clock = deletion, deletions, locks, clock
-        self._config = config
-        self._search = DocumentSearch(reader=reader, vectors=QueryVectors(embedder), clock=clock, config=config)
+    def __init__(self, documents: Backends, *, deletion: DeletionService, config: KnowledgeConfig) -> None:
+        self._reader, self._writer, self._embedder = documents.store, documents.writer, documents.embedder
+        self._deletions, self._locks, self._clock = documents.turn_log, documents.locks, documents.clock
+        self._deletion, self._config = deletion, config
+        self._search = DocumentSearch(
+            reader=self._reader, vectors=QueryVectors(self._embedder), clock=self._clock, config=config
+        )
 
     def serves(self, owner: Scope) -> bool:
         """Whether this owner may have documents."""

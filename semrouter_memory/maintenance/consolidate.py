@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import orjson
 
+from semrouter_memory.backends import Backends
 from semrouter_memory.codec.base import strip_block, strip_reasoning
 from semrouter_memory.config import AgeingConfig
 from semrouter_memory.errors import ChatModelError, UnavailableError
@@ -29,16 +30,7 @@ from semrouter_memory.maintenance.related import (
 )
 from semrouter_memory.maintenance.sweep import MaintenanceRun
 from semrouter_memory.model import ASSERTED_AT, ChatMessage, EmbeddedMemory, Json, Memory, Scope, derived_id
-from semrouter_memory.ports import (
-    ChatModel,
-    Clock,
-    Deletions,
-    Embedder,
-    MemoryReader,
-    MemoryWriter,
-    OwnerLocks,
-    UsageCounts,
-)
+from semrouter_memory.ports import ChatModel
 from semrouter_memory.retain.passages import reads_all
 from semrouter_memory.retain.redact import is_redacted, without_secrets
 
@@ -106,29 +98,12 @@ class Consolidator:
         chat_model: words the summaries; None: they are worded by rule.
     """
 
-    def __init__(
-        self,
-        *,
-        reader: MemoryReader,
-        writer: MemoryWriter,
-        embedder: Embedder,
-        turn_log: Deletions,
-        state: UsageCounts,
-        locks: OwnerLocks,
-        clock: Clock,
-        chat_model: ChatModel | None,
-        config: AgeingConfig,
-    ) -> None:
-        self._reader = reader
-        self._writer = writer
-        self._embedder = embedder
-        self._reads_all = reads_all(embedder)
-        self._turn_log = turn_log
-        self._state = state
-        self._locks = locks
-        self._clock = clock
-        self._chat_model = chat_model
-        self._config = config
+    def __init__(self, backends: Backends, *, chat_model: ChatModel | None, config: AgeingConfig) -> None:
+        self._reader, self._writer, self._embedder = backends.store, backends.writer, backends.embedder
+        self._turn_log, self._state = backends.turn_log, backends.state
+        self._locks, self._clock = backends.locks, backends.clock
+        self._reads_all = reads_all(backends.embedder)
+        self._chat_model, self._config = chat_model, config
 
     async def consolidate(self, scope: Scope, run: MaintenanceRun) -> bool:
         """Merge what is related, if the owner has enough memories; returns whether they had.

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
+from semrouter_memory.backends import Backends
 from semrouter_memory.config import MaintenanceConfig
 from semrouter_memory.errors import ChatModelError, ModelFault, ModelUnavailableError, failure_of
 from semrouter_memory.events import CandidatesRefused, ExtractionFinished
@@ -28,17 +29,7 @@ from semrouter_memory.model import (
     Scope,
     derived_id,
 )
-from semrouter_memory.ports import (
-    ChatModel,
-    Clock,
-    Deletions,
-    Embedder,
-    MemoryReader,
-    MemoryWriter,
-    Observer,
-    OwnerLocks,
-    SessionStates,
-)
+from semrouter_memory.ports import ChatModel
 from semrouter_memory.reflect.insights import MAX_INSIGHTS, Insight, parse, prompt
 from semrouter_memory.reflect.sources import within
 from semrouter_memory.retain.passages import embedded
@@ -60,23 +51,12 @@ class InsightWriter:
     """
 
     def __init__(
-        self,
-        *,
-        reader: MemoryReader,
-        writer: MemoryWriter,
-        embedder: Embedder,
-        turn_log: Deletions,
-        state: SessionStates,
-        locks: OwnerLocks,
-        clock: Clock,
-        chat_model: ChatModel,
-        observer: Observer,
-        config: MaintenanceConfig,
-        token_budget: int,
+        self, backends: Backends, *, chat_model: ChatModel, config: MaintenanceConfig, token_budget: int
     ) -> None:
-        self._reader, self._writer, self._embedder = reader, writer, embedder
-        self._turn_log, self._state, self._locks, self._clock = turn_log, state, locks, clock
-        self._model, self._observer = chat_model, observer
+        self._reader, self._writer, self._embedder = backends.store, backends.writer, backends.embedder
+        self._turn_log, self._state, self._locks = backends.turn_log, backends.state, backends.locks
+        self._clock, self._observer = backends.clock, backends.observer
+        self._model = chat_model
         self._least, self._token_budget = config.reflect_at, token_budget
 
     def wants(self, owner: Scope, active: int) -> bool:

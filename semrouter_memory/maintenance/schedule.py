@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 
+from semrouter_memory.backends import Backends
 from semrouter_memory.config import AgeingConfig
 from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import StoreUnavailableError, UnavailableError
@@ -20,7 +21,6 @@ from semrouter_memory.maintenance.reflect import InsightWriter
 from semrouter_memory.maintenance.sweep import OWN_SCOPE, MaintenanceRun, Sweeper
 from semrouter_memory.maintenance.usage import UsageCounter
 from semrouter_memory.model import MaintenanceReport, Scope
-from semrouter_memory.ports import Clock, MemoryReader, Observer, SessionStates
 from semrouter_memory.resilience import Cooldown
 
 TICK_SECONDS = 2.0
@@ -49,28 +49,19 @@ class MaintenanceScheduler:
 
     def __init__(
         self,
+        backends: Backends,
         *,
         sweeper: Sweeper,
         consolidator: Consolidator | None,
         usage: UsageCounter,
-        reader: MemoryReader,
         deletion: DeletionService,
-        state: SessionStates,
-        observer: Observer,
-        clock: Clock,
         config: AgeingConfig,
         insights: InsightWriter | None = None,
     ) -> None:
-        self._insights = insights
-        self._sweeper = sweeper
-        self._consolidator = consolidator
-        self._usage = usage
-        self._reader = reader
-        self._deletion = deletion
-        self._state = state
-        self._observer = observer
-        self._clock = clock
-        self._config = config
+        self._reader, self._state = backends.store, backends.state
+        self._observer, self._clock = backends.observer, backends.clock
+        self._sweeper, self._consolidator, self._insights = sweeper, consolidator, insights
+        self._usage, self._deletion, self._config = usage, deletion, config
         self._changed: dict[str, None] = {}
         self._consolidated: set[str] = set()
         self._sweep_cooldown = Cooldown.of(min(self._sweep_every, _FIRST), self._clock.now())

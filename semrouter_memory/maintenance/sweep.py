@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from semrouter_memory.backends import Backends
 from semrouter_memory.config import AgeingConfig
 from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import StoreUnavailableError, TurnLogError, UnavailableError
@@ -35,7 +36,7 @@ from semrouter_memory.model import (
     Scope,
     Usage,
 )
-from semrouter_memory.ports import Clock, Deletions, MemoryReader, StateStore, Tombstones
+from semrouter_memory.ports import Tombstones
 
 OWN_SCOPE = Scope("")
 """The scope of maintenance's own values in the state store; no user has an empty id."""
@@ -135,22 +136,10 @@ class OwnerTally:
 class Sweeper:
     """Sweeps all owners, or enforces one owner's quota."""
 
-    def __init__(
-        self,
-        *,
-        reader: MemoryReader,
-        turn_log: Deletions,
-        state: StateStore,
-        deletion: DeletionService,
-        clock: Clock,
-        config: AgeingConfig,
-    ) -> None:
-        self._reader = reader
-        self._turn_log = turn_log
-        self._state = state
-        self._deletion = deletion
-        self._clock = clock
-        self._config = config
+    def __init__(self, backends: Backends, *, deletion: DeletionService, config: AgeingConfig) -> None:
+        self._reader, self._turn_log = backends.store, backends.turn_log
+        self._state, self._clock = backends.state, backends.clock
+        self._deletion, self._config = deletion, config
 
     async def sweep(self, run: MaintenanceRun) -> list[tuple[Scope, int]]:
         """Evict what is due; returns each owner with the number of active memories.

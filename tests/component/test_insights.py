@@ -29,15 +29,8 @@ class Reflecting(House):
 
     def reflecting(self, model: ScriptedModel, **settings: Any) -> MaintenanceScheduler:
         writer = InsightWriter(
-            reader=self.store,
-            writer=self.store,
-            embedder=EMBEDDER,
-            turn_log=self.turn_log,
-            state=self.state,
-            locks=self.locks,
-            clock=self.clock,
+            self.backends,
             chat_model=model,
-            observer=self.observer,
             config=MaintenanceConfig(reflect="on", reflect_at=3),
             token_budget=3_000,
         )

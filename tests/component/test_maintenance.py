@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from semrouter_memory.backends import Backends
 from semrouter_memory.config import AgeingConfig, ManagementConfig
+from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import ChatModelError, InvalidRequestError, StoreUnavailableError, TurnLogError
 from semrouter_memory.maintenance.consolidate import Consolidator
 from semrouter_memory.maintenance.eviction import is_expired
@@ -38,7 +40,7 @@ from semrouter_memory.state.sqlite import SqliteStateStore
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 from tests.hashed import HashedEmbedder
-from tests.memory_service import deletion_service, memory_service
+from tests.memory_service import backends_of, memory_service
 from tests.unit.maintenance.parts import (
     ALICE,
     BOB,
@@ -118,45 +120,30 @@ class House:
     def __post_init__(self) -> None:
         self.usage = UsageCounter(state=self.state, turn_log=self.turn_log, clock=self.clock)
 
-    def maintenance(
-        self, model: ScriptedModel | None = None, *, insights: InsightWriter | None = None, **settings: Any
-    ) -> MaintenanceScheduler:
-        config = AgeingConfig.model_validate(settings)
-        deletion = deletion_service(
+    @property
+    def backends(self) -> Backends:
+        return backends_of(
             store=self.store,
             embedder=self.embedder,
             turn_log=self.turn_log,
             state=self.state,
             locks=self.locks,
             clock=self.clock,
+            observer=self.observer,
         )
-        consolidator = Consolidator(
-            reader=self.store,
-            writer=self.store,
-            embedder=self.embedder,
-            turn_log=self.turn_log,
-            state=self.state,
-            locks=self.locks,
-            clock=self.clock,
-            chat_model=model,
-            config=config,
-        )
+
+    def maintenance(
+        self, model: ScriptedModel | None = None, *, insights: InsightWriter | None = None, **settings: Any
+    ) -> MaintenanceScheduler:
+        config = AgeingConfig.model_validate(settings)
+        deletion = DeletionService(self.backends, records=self.turn_log)
+        consolidator = Consolidator(self.backends, chat_model=model, config=config)
         return MaintenanceScheduler(
-            sweeper=Sweeper(
-                reader=self.store,
-                turn_log=self.turn_log,
-                state=self.state,
-                deletion=deletion,
-                clock=self.clock,
-                config=config,
-            ),
+            self.backends,
+            sweeper=Sweeper(self.backends, deletion=deletion, config=config),
             consolidator=consolidator if config.consolidate == "on" else None,
             usage=self.usage,
-            reader=self.store,
             deletion=deletion,
-            state=self.state,
-            observer=self.observer,
-            clock=self.clock,
             config=config,
             insights=insights,
         )

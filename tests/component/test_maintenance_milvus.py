@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 
 from semrouter_memory.config import AgeingConfig, MilvusConfig
+from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.maintenance.sweep import MaintenanceRun, Sweeper
 from semrouter_memory.model import Scope, Tombstone
 from semrouter_memory.state.in_process import InProcessOwnerLocks
 from semrouter_memory.state.sqlite import SqliteStateStore
 from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
-from tests.memory_service import deletion_service
+from tests.memory_service import backends_of
 from tests.store_observer import StoreObserver
 from tests.unit.maintenance.parts import BOB, EMBEDDER, NOW, SteppingClock, aged, keep
 
@@ -42,7 +43,7 @@ async def test_a_sweep_deletes_from_milvus_what_it_judged_and_nothing_else(tmp_p
         )
         await turn_log.tombstone(Tombstone(scope=BOB, at=NOW, memory_id="deleted"))
         config = AgeingConfig(max_memories=1)
-        deletion = deletion_service(
+        backends = backends_of(
             store=store,
             embedder=EMBEDDER,
             turn_log=turn_log,
@@ -51,7 +52,7 @@ async def test_a_sweep_deletes_from_milvus_what_it_judged_and_nothing_else(tmp_p
             clock=clock,
         )
         run = MaintenanceRun()
-        sweeper = Sweeper(reader=store, turn_log=turn_log, state=state, deletion=deletion, clock=clock, config=config)
+        sweeper = Sweeper(backends, deletion=DeletionService(backends, records=turn_log), config=config)
         await sweeper.sweep(run)
         left = {memory.id async for batch in store.scan() for memory in batch}
     finally:

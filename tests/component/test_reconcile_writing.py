@@ -32,6 +32,7 @@ from semrouter_memory.state.in_process import InProcessOwnerLocks, SureHold
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 from tests.hashed import HashedEmbedder
+from tests.memory_service import backends_of
 
 ALICE = Scope("alice")
 START = datetime(2026, 3, 20, 12, tzinfo=UTC)
@@ -111,12 +112,14 @@ class Writing:
 
     def made(self, model: ScriptedModel | None, *, reader: MemoryReader | None = None) -> ReconcilingWriter:
         return ReconcilingWriter(
-            turn_log=self.log,
-            reader=reader or self.store,
-            writer=self.store,
-            embedder=HashedEmbedder(dimension=384),
-            locks=self.locks,
-            clock=self.clock,
+            backends_of(
+                store=reader or self.store,
+                writer=self.store,
+                embedder=HashedEmbedder(dimension=384),
+                turn_log=self.log,
+                locks=self.locks,
+                clock=self.clock,
+            ),
             ttl_days=self.ttl_days,
             adjudicator=LlmAdjudicator(model) if model else None,
             written=self.told.append,

@@ -18,6 +18,7 @@ from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
 from semrouter_memory.state.in_process import InProcessOwnerLocks
 from semrouter_memory.turn_log.redis.log import RedisTurnLog
 from tests.hashed import HashedEmbedder
+from tests.memory_service import backends_of
 from tests.redis_server import RedisServer
 from tests.retaining import ALICE, BreakableStore, Collecting, SteppingClock
 
@@ -91,12 +92,7 @@ async def replicas(
             stack.push_async_callback(log.stop)
             await log.pending()
             writer = ReconcilingWriter(
-                turn_log=log,
-                reader=store,
-                writer=store,
-                embedder=HashedEmbedder(),
-                locks=locks,
-                clock=clock,
+                backends_of(store=store, embedder=HashedEmbedder(), turn_log=log, locks=locks, clock=clock)
             )
             made.append(Replica(log, store, clock, writer))
         yield made

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import chain
 
+from semrouter_memory.backends import Backends
 from semrouter_memory.lineage import generations, pages
 from semrouter_memory.model import Candidate, EmbeddedMemory, Hit, LoggedTurn, Memory, Reach, Reconciled, Scope, Vector
-from semrouter_memory.ports import Clock, Embedder, MemoryReader, Tombstones
+from semrouter_memory.ports import Tombstones
 from semrouter_memory.retain.passages import embedded
 from semrouter_memory.retain.reconciling.reconcile import arrives_late, not_after, reconcile
 from semrouter_memory.retain.reconciling.rows import RowFactory, contradicted
@@ -90,10 +91,8 @@ class Withdrawal:
 class NeighbourReader:
     """Reads neighbourhoods from the store."""
 
-    def __init__(self, *, reader: MemoryReader, embedder: Embedder, clock: Clock) -> None:
-        self._reader = reader
-        self._embedder = embedder
-        self._clock = clock
+    def __init__(self, backends: Backends) -> None:
+        self._reader, self._embedder, self._clock = backends.store, backends.embedder, backends.clock
 
     async def read(self, scope: Scope, vectors: Sequence[Vector], tombstones: Tombstones) -> Neighbourhood:
         """What any process has written until now, without what holds within a session only."""

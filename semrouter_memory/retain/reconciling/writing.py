@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from semrouter_memory.backends import Backends
 from semrouter_memory.language.sentences import sentences
 from semrouter_memory.language.third_person import embedded_text
 from semrouter_memory.model import (
@@ -25,16 +26,7 @@ from semrouter_memory.model import (
     Scope,
     Vector,
 )
-from semrouter_memory.ports import (
-    Clock,
-    Embedder,
-    MemoryReader,
-    MemoryWriter,
-    OwnerHold,
-    OwnerLocks,
-    Tombstones,
-    TurnLog,
-)
+from semrouter_memory.ports import OwnerHold, Tombstones
 from semrouter_memory.retain import statements
 from semrouter_memory.retain.passages import embedded, fitted, reads_all
 from semrouter_memory.retain.reconciling.llm_adjudicator import LlmAdjudicator
@@ -92,25 +84,16 @@ class ReconcilingWriter:
 
     def __init__(
         self,
+        backends: Backends,
         *,
-        turn_log: TurnLog,
-        reader: MemoryReader,
-        writer: MemoryWriter,
-        embedder: Embedder,
-        locks: OwnerLocks,
-        clock: Clock,
         ttl_days: Mapping[MemoryType, float] | None = None,
         adjudicator: LlmAdjudicator | None = None,
         written: Callable[[Scope], object] | None = None,
     ) -> None:
-        self._turn_log = turn_log
-        self._reader = reader
-        self._writer = writer
-        self._embedder = embedder
-        self._neighbours = NeighbourReader(reader=reader, embedder=embedder, clock=clock)
-        self._fits = reads_all(embedder)
-        self._locks = locks
-        self._clock = clock
+        self._reader, self._writer, self._embedder = backends.store, backends.writer, backends.embedder
+        self._turn_log, self._locks, self._clock = backends.turn_log, backends.locks, backends.clock
+        self._neighbours = NeighbourReader(backends)
+        self._fits = reads_all(backends.embedder)
         self._rows = RowFactory(ttl_days=ttl_days or {})
         self._adjudicator = adjudicator
         self._written = written
