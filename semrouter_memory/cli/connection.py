@@ -11,6 +11,7 @@ import typer
 
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.manage.client import PREPARED_SHELL, ApiClient, ApiEndpoint, MemoryClient, OperatorClient
+from semrouter_memory.secret_file import read_secret
 from semrouter_memory.stack.run_directory import OPERATOR_TOKEN_VARIABLE
 
 _USER_API = "http://127.0.0.1:8081"
@@ -42,18 +43,12 @@ OperatorTokenFile = Annotated[
 
 def operator_endpoint(url: OperatorUrl = OPERATOR_API, operator_token_file: OperatorTokenFile = None) -> ApiEndpoint:
     """The operator's port and token. Raises: InvalidRequestError, when there is no token."""
-    token = _token_in(operator_token_file) or os.environ.get(OPERATOR_TOKEN_VARIABLE)
+    token = read_secret(operator_token_file) if operator_token_file else os.environ.get(OPERATOR_TOKEN_VARIABLE)
     if not token:
         raise InvalidRequestError(
             f"show the operator's token: --operator-token-file, or {OPERATOR_TOKEN_VARIABLE}. {PREPARED_SHELL}"
         )
     return ApiEndpoint(url=url, headers={"authorization": f"Bearer {token}"})
-
-
-def _token_in(file: Path | None) -> str | None:
-    from semrouter_memory.config import secret  # noqa: PLC0415 - the settings take a moment to load, which `--help` need not wait for
-
-    return secret(None, file)
 
 
 Owner = Annotated[
@@ -101,7 +96,7 @@ def user_endpoint(
         return ApiEndpoint(
             url=url or _USER_API, user=user or "", headers={user_header: user or ""}, parameters=parameters
         )
-    headers = {"authorization": f"Bearer {_token_in(operator_token_file)}"}
+    headers = {"authorization": f"Bearer {read_secret(operator_token_file)}"}
     address = url or os.environ.get(URL_VARIABLE) or OPERATOR_API
     return ApiEndpoint(url=address, user=user or "", headers=headers, parameters=parameters or {"user_id": user or ""})
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
-from semrouter_memory.errors import ConfigurationError
+from semrouter_memory.secret_file import read_secret
 
 
 def _host_and_port(value: str) -> str:
@@ -58,12 +58,4 @@ def secret(value: SecretStr | None, file: Path | None) -> str | None:
     """
     if value is not None:
         return value.get_secret_value()
-    if file is None:
-        return None
-    try:
-        text = file.expanduser().read_text(encoding="utf-8").strip()
-    except OSError as error:
-        raise ConfigurationError(f"cannot read the secret file {file}: {error.strerror}") from None
-    if not text:
-        raise ConfigurationError(f"the secret file {file} is empty")
-    return text
+    return read_secret(file) if file else None

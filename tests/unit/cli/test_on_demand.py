@@ -33,6 +33,14 @@ def test_checking_a_file_loads_no_library_of_a_server(tmp_path: Path) -> None:
     assert _loaded(code, "config", "check", "--elsewhere", str(file), of=_SERVERS) == []
 
 
+def test_an_operators_command_loads_no_settings(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("secret", encoding="utf-8")
+    code = "from typer.testing import CliRunner\nfrom semrouter_memory.cli import app\nCliRunner().invoke(app, sys.argv[1:])"
+    sidecar = ("--url", "http://127.0.0.1:1", "--operator-token-file", str(token))
+    assert _loaded(code, "turns", "list", *sidecar, of=(*_SETTINGS, "httpx")) == ["httpx"]
+
+
 def test_the_summary_in_the_list_is_the_beginning_of_the_commands_own_help() -> None:
     listed = typer.main.get_command(app)
     assert isinstance(listed, OnDemandGroup)

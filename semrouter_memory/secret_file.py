@@ -1,0 +1,20 @@
+"""A secret that a file holds. It is apart from the settings, so that a command with a token need not load them."""
+
+from pathlib import Path
+
+from semrouter_memory.errors import ConfigurationError
+
+
+def read_secret(file: Path) -> str:
+    """The text of the file without blanks around it.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or is empty.
+    """
+    try:
+        text = file.expanduser().read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise ConfigurationError(f"cannot read the secret file {file}: {error.strerror}") from None
+    if not text:
+        raise ConfigurationError(f"the secret file {file} is empty")
+    return text
