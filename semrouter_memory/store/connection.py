@@ -20,6 +20,7 @@ from pymilvus.client.types import Status
 from pymilvus.client.utils import SciPyHelper
 
 from semrouter_memory.errors import StoreUnavailableError
+from semrouter_memory.model import Reach, Scope
 from semrouter_memory.ports import MAX_PINNED
 from semrouter_memory.store import collection, schema
 from semrouter_memory.store.lite import LiteClock, LiteServer
@@ -238,7 +239,8 @@ class MilvusConnection:
         """See a search answered."""
         vector = np.zeros(self._target.dimension, dtype=np.float32)
         vector[0] = 1.0
-        await self._nearest(SearchQuery(vector=vector, terms="", expression='owner == ""', limit=1, fresh=False))
+        nobody = Selection(scope=Scope(""), reach=Reach.ALL, passages=True)
+        await self._nearest(SearchQuery(vector=vector, terms="", selection=nobody, limit=1, fresh=False))
 
     def for_collection(self, name: str) -> "MilvusConnection":
         """The same connection, for another collection of the same place; it is not to be closed."""
