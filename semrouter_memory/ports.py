@@ -605,16 +605,10 @@ class Steers(Protocol):
         ...
 
 
-class ReceiptNotes(Protocol):
-    """Takes note of what a recall did. Quick, never raises, writes later."""
+class RecallNotes(Protocol):
+    """Takes note of what a recall gave. Quick, never raises, writes later."""
 
     def note(self, request: RecallRequest, result: RecallResult) -> None: ...
-
-
-class UsageNotes(Protocol):
-    """Takes note of what was put into a request. Quick, never raises, writes later."""
-
-    def note(self, memories: Sequence[Memory]) -> None: ...
 
 
 class ChatModel(Protocol):

@@ -15,7 +15,7 @@ import orjson
 from fastapi import FastAPI
 
 from semrouter_memory.config import IdentityConfig, KnowledgeConfig, ManagementConfig
-from semrouter_memory.maintenance.receipts import add_receipts
+from semrouter_memory.maintenance.recall_journal import add_receipts
 from semrouter_memory.manage.backup import Backup
 from semrouter_memory.manage.http import Readiness, create_operator_api, create_user_api
 from semrouter_memory.manage.operator_routes import OperatorContext

@@ -1,7 +1,6 @@
 """The pipelines, made of adapters and their sections of the configuration."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import get_args
 
@@ -14,13 +13,12 @@ from semrouter_memory.deletion.in_words import InWords
 from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.knowledge.service import KnowledgeService
 from semrouter_memory.maintenance.consolidate import Consolidator
-from semrouter_memory.maintenance.receipts import ReceiptWriter
+from semrouter_memory.maintenance.recall_journal import RecallJournal
 from semrouter_memory.maintenance.reflect import InsightWriter
 from semrouter_memory.maintenance.schedule import MaintenanceScheduler
 from semrouter_memory.maintenance.sweep import Sweeper
-from semrouter_memory.maintenance.usage import UsageCounter
 from semrouter_memory.model import Scope, SessionKey, StrategyName
-from semrouter_memory.ports import ChatModel, ReceiptNotes, Steers, UsageNotes
+from semrouter_memory.ports import ChatModel, RecallNotes, Steers
 from semrouter_memory.recall.conversation import StoredHistory
 from semrouter_memory.recall.documents import DocumentSearch
 from semrouter_memory.recall.keywords import KeywordExtractor, KeywordSearch
@@ -35,14 +33,6 @@ from semrouter_memory.retain.reconciling.llm_adjudicator import LlmAdjudicator
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
 from semrouter_memory.retain.redact import without_secrets
 from semrouter_memory.transport.request_phase import RequestPhase
-
-
-@dataclass(frozen=True, slots=True)
-class Maintenance:
-    """The scheduler, and the counter that the request path notes usage in."""
-
-    scheduler: MaintenanceScheduler
-    usage: UsageCounter
 
 
 def deletion_service(adapters: Adapters) -> DeletionService:
@@ -65,20 +55,22 @@ def knowledge_service(config: KnowledgeConfig, adapters: Adapters) -> KnowledgeS
 
 
 def maintenance(
-    memory: MemoryConfig, adapters: Adapters, deletion: DeletionService, models: ExternalModels
-) -> Maintenance:
+    memory: MemoryConfig,
+    adapters: Adapters,
+    deletion: DeletionService,
+    models: ExternalModels,
+    journal: RecallJournal,
+) -> MaintenanceScheduler:
     config = memory.ageing
-    usage = UsageCounter(state=adapters.state, turn_log=adapters.turn_log, clock=adapters.clock)
-    scheduler = MaintenanceScheduler(
+    return MaintenanceScheduler(
         adapters,
         sweeper=Sweeper(adapters, deletion=deletion, config=config),
         consolidator=_consolidator(config, adapters, models) if config.consolidate == "on" else None,
-        usage=usage,
+        journal=journal,
         deletion=deletion,
         config=config,
         insights=_insight_writer(memory, adapters, models.reflecting),
     )
-    return Maintenance(scheduler, usage)
 
 
 def _insight_writer(config: MemoryConfig, adapters: Adapters, model: ChatModel | None) -> InsightWriter | None:
@@ -159,15 +151,12 @@ def in_words(
     )
 
 
-def receipt_writer(config: RecallConfig, adapters: Adapters) -> ReceiptWriter | None:
-    if not config.receipt_days:
-        return None
-    return ReceiptWriter(
+def recall_journal(config: RecallConfig, adapters: Adapters) -> RecallJournal:
+    return RecallJournal(
         state=adapters.state,
         turn_log=adapters.turn_log,
-        observer=adapters.observer,
         clock=adapters.clock,
-        ttl=timedelta(days=config.receipt_days),
+        receipt_ttl=timedelta(days=config.receipt_days),
     )
 
 
@@ -175,10 +164,9 @@ def request_phase(
     config: MemoryConfig,
     adapters: Adapters,
     models: ExternalModels,
-    usage: UsageNotes | None = None,
     search: VectorSearch | None = None,
     *,
-    receipts: ReceiptNotes | None = None,
+    journal: RecallNotes | None = None,
     steers: Steers | None = None,
 ) -> RequestPhase:
     """Recall, and compression at the same time.
@@ -196,7 +184,6 @@ def request_phase(
         observer=adapters.observer,
         clock=adapters.clock,
         config=recall,
-        usage=usage,
         plain=configured.others,
         named={name: _named(name, recall, adapters, rewriting, search) for name in get_args(StrategyName)},
         documents=_document_search(config.knowledge, adapters, search.vectors),
@@ -207,7 +194,7 @@ def request_phase(
         observer=adapters.observer,
         config=recall,
         compressor=_compressor(config.compression, adapters) if config.compression.enabled else None,
-        receipts=receipts,
+        journal=journal,
         steers=steers,
     )
 

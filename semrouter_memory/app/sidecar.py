@@ -23,11 +23,11 @@ from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import TurnLogError, UnavailableError, name_of
 from semrouter_memory.events import OwnerIndexesMeasured, WorkFailed, WorkQueued
 from semrouter_memory.exchange.turns import ExchangeSettings
+from semrouter_memory.maintenance.recall_journal import RecallJournal
 from semrouter_memory.maintenance.schedule import MaintenanceScheduler
 from semrouter_memory.manage.explaining import Explainer
 from semrouter_memory.manage.http import Readiness
 from semrouter_memory.model import Scope, SessionKey
-from semrouter_memory.ports import UsageNotes
 from semrouter_memory.recall.vector_search import VectorSearch
 from semrouter_memory.replay.recordings import Recordings
 from semrouter_memory.retain.pipeline import Retainer
@@ -93,20 +93,21 @@ class App:
         adapters = await connect(memory, observer=self._observer, arrived=self._arrived, on_exit=self._exit)
         models = self._models(spans)
         deletion = pipelines.deletion_service(adapters)
-        maintenance = pipelines.maintenance(memory, adapters, deletion, models)
-        # Before the parts that report changes and usage to it, so that it stops after them.
-        maintenance.scheduler.start()
-        self._exit.push_async_callback(maintenance.scheduler.stop)
-        retainer = self._start_workers(adapters, models, maintenance.scheduler)
+        journal = pipelines.recall_journal(memory.recall, adapters)
+        maintenance = pipelines.maintenance(memory, adapters, deletion, models, journal)
+        # Before the parts that report changes and recalls to it, so that it stops after them.
+        maintenance.start()
+        self._exit.push_async_callback(maintenance.stop)
+        retainer = self._start_workers(adapters, models, maintenance)
         recordings = await start_recordings(config)
         # Here for a start that fails later; below, for the end of a recording while the ports are still open.
         self._exit.push_async_callback(recordings.stop)
         searcher = pipelines.vector_search(memory.recall, adapters)
-        recaller = self._request_phase(adapters, models, maintenance.usage, deletion, searcher)
+        recaller = self._request_phase(adapters, models, journal, deletion, searcher)
         await serve_management(
             config,
             adapters,
-            maintenance=maintenance.scheduler,
+            maintenance=maintenance,
             deletion=deletion,
             shared_secret=shared_secret,
             readiness=lambda: self._readiness(adapters),
@@ -131,18 +132,14 @@ class App:
         self,
         adapters: Adapters,
         models: ExternalModels,
-        usage: UsageNotes,
+        journal: RecallJournal,
         deletion: DeletionService,
         searcher: VectorSearch,
     ) -> RequestPhase:
         memory = self._config.memory
-        receipts = pipelines.receipt_writer(memory.recall, adapters)
-        if receipts is not None:
-            receipts.start()
-            self._exit.push_async_callback(receipts.stop)
         steers = pipelines.in_words(memory.recall, adapters, deletion, searcher)
         self._exit.push_async_callback(steers.settle)
-        return pipelines.request_phase(memory, adapters, models, usage, searcher, receipts=receipts, steers=steers)
+        return pipelines.request_phase(memory, adapters, models, searcher, journal=journal, steers=steers)
 
     def _processor(
         self,

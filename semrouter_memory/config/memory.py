@@ -267,7 +267,9 @@ class AgeingConfig(Section):
         "off", description="merge related memories, the originals become history; may ask the memory_extraction model"
     )
     consolidate_at: int = Field(200, ge=2, description="a user's active memories from which consolidation starts")
-    usage_seconds: float = Field(10, gt=0, description="interval of writing access counts; a kill loses the last ones")
+    usage_seconds: float = Field(
+        1, gt=0, description="interval of writing access counts and receipts; a kill loses the last ones"
+    )
     half_life_days: float = Field(90, gt=0, description="age at which a memory's recency has halved, in its score")
     compact_hours: float = Field(24, ge=0, description="pause between compactions of the files; 0: only on demand")
 

@@ -1,4 +1,4 @@
-"""When maintenance runs: access counts every few seconds, changed owners soon after, sweeps and compactions on schedule.
+"""When maintenance runs: the recall journal every second, changed owners soon after, sweeps and compactions on schedule.
 
 Strategy: every task is repeated, so a failure waits for the next run and is reported once. A failure caused by one owner's
 data does not affect other owners. Replicas share one schedule through the state store; if two sweep at once, the owners'
@@ -17,9 +17,9 @@ from semrouter_memory.errors import StoreUnavailableError, UnavailableError
 from semrouter_memory.events import MaintenanceFinished, StoreFailed, WorkFailed
 from semrouter_memory.maintenance.consolidate import Consolidator
 from semrouter_memory.maintenance.eviction import has_quota
+from semrouter_memory.maintenance.recall_journal import RecallJournal
 from semrouter_memory.maintenance.reflect import InsightWriter
 from semrouter_memory.maintenance.sweep import OWN_SCOPE, MaintenanceRun, Sweeper
-from semrouter_memory.maintenance.usage import UsageCounter
 from semrouter_memory.model import MaintenanceReport, Scope
 from semrouter_memory.resilience import Cooldown
 
@@ -53,7 +53,7 @@ class MaintenanceScheduler:
         *,
         sweeper: Sweeper,
         consolidator: Consolidator | None,
-        usage: UsageCounter,
+        journal: RecallJournal,
         deletion: DeletionService,
         config: AgeingConfig,
         insights: InsightWriter | None = None,
@@ -61,7 +61,7 @@ class MaintenanceScheduler:
         self._reader, self._state = backends.store, backends.state
         self._observer, self._clock = backends.observer, backends.clock
         self._sweeper, self._consolidator, self._insights = sweeper, consolidator, insights
-        self._usage, self._deletion, self._config = usage, deletion, config
+        self._journal, self._deletion, self._config = journal, deletion, config
         self._changed: dict[str, None] = {}
         self._consolidated: set[str] = set()
         self._sweep_cooldown = Cooldown.of(min(self._sweep_every, _FIRST), self._clock.now())
@@ -76,12 +76,12 @@ class MaintenanceScheduler:
         every = (
             ("maintenance of changed owners", TICK_SECONDS, self.maintain_changed),
             ("scheduled maintenance", TICK_SECONDS, self.run_due),
-            ("access counts", self._config.usage_seconds, self.flush),
+            ("recall journal", self._config.usage_seconds, self.flush),
         )
         self._tasks = [asyncio.create_task(self._repeat(seconds, work), name=name) for name, seconds, work in every]
 
     async def stop(self) -> None:
-        """Stop, and write the access counts that wait. The next sweep finishes an interrupted one."""
+        """Stop, and write what the journal holds. The next sweep finishes an interrupted one."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -105,9 +105,9 @@ class MaintenanceScheduler:
             self._changed[scope.owner] = None
 
     async def flush(self) -> None:
-        """Write the access counts; those that cannot be written wait."""
+        """Write what the journal holds; what cannot be written waits."""
         with suppress(UnavailableError):
-            await self._usage.flush()
+            await self._journal.flush()
 
     async def run_due(self) -> None:
         """Sweep and compact when each is due. An unavailable store is not swept."""

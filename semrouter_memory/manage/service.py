@@ -17,7 +17,7 @@ from semrouter_memory.deletion.locking import locked_change
 from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import NotFoundError, UnavailableError
 from semrouter_memory.lineage import lineage, pages
-from semrouter_memory.maintenance.receipts import may_name_deleted, receipt_lines
+from semrouter_memory.maintenance.recall_journal import may_name_deleted, receipt_lines
 from semrouter_memory.manage.admission import AdmissionPolicy, Redact
 from semrouter_memory.manage.editing import (
     confirmed,

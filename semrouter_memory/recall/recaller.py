@@ -28,7 +28,7 @@ from semrouter_memory.model import (
     Scope,
     StrategyName,
 )
-from semrouter_memory.ports import Clock, Deletions, Embedder, Observer, Tombstones, UsageNotes
+from semrouter_memory.ports import Clock, Deletions, Embedder, Observer, Tombstones
 from semrouter_memory.recall.block_size import BlockSize
 from semrouter_memory.recall.conversation import ToolLoopCache
 from semrouter_memory.recall.deadline import Deadline, StepTimer, discard, result_by
@@ -86,7 +86,6 @@ class Recaller:
         observer: Observer,
         clock: Clock,
         config: RecallConfig,
-        usage: UsageNotes | None = None,
         documents: DocumentSearch | None = None,
         plain: Strategy | None = None,
         named: Mapping[StrategyName, StrategyPair] = MappingProxyType({}),
@@ -98,7 +97,6 @@ class Recaller:
         self._observer = observer
         self._clock = clock
         self._config = config
-        self._usage = usage
         self._documents = documents
         self._earlier = ToolLoopCache[RecallDecision]()
         self._size = BlockSize(embedder.count_tokens)
@@ -217,8 +215,6 @@ class Recaller:
                 others=others,
                 judge=verdicts.judge,
             )
-        if chosen and self._usage is not None and explanation is None:
-            self._usage.note([hit.memory for hit in chosen])
         ranking = best_first((*hits, *(hit for other in others for hit in other.hits))) if others else hits
         reason = Reason.INJECTED if chosen else _why_nothing(result, hits, verdicts.given)
         return RecallDecision(reason, chosen, tuple(ranking[:_RANKING]))

@@ -9,7 +9,7 @@ from typing import Self
 from semrouter_memory.config import RecallConfig
 from semrouter_memory.events import ExchangeFailed, RecallFinished
 from semrouter_memory.model import Compression, CompressionReason, Reason, RecallRequest, RecallResult, Steered
-from semrouter_memory.ports import ContextCompressor, Observer, ReceiptNotes, Steers
+from semrouter_memory.ports import ContextCompressor, Observer, RecallNotes, Steers
 from semrouter_memory.recall.conversation import StoredHistory, ToolLoopCache
 from semrouter_memory.recall.deadline import Deadline, StepTimer
 from semrouter_memory.recall.explanation import Explanation
@@ -78,7 +78,7 @@ class RequestPhase:
 
     Args:
         compressor: None: conversations go upstream whole.
-        receipts: take note of each recall.
+        journal: takes note of each recall.
         steers: obeys what the user tells the memory, before it is searched.
     """
 
@@ -90,11 +90,11 @@ class RequestPhase:
         observer: Observer,
         config: RecallConfig,
         compressor: ContextCompressor | None = None,
-        receipts: ReceiptNotes | None = None,
+        journal: RecallNotes | None = None,
         steers: Steers | None = None,
     ) -> None:
         self._steers = steers
-        self._receipts = receipts
+        self._journal = journal
         self._recaller = recaller
         self._history = history
         self._observer = observer
@@ -131,8 +131,8 @@ class RequestPhase:
             result, steps_ms=timer.ms, runs=tuple(timer.runs), shortened=request.shortened, steered=steered
         )
         if explanation is None:
-            if self._receipts is not None:
-                self._receipts.note(request, result)
+            if self._journal is not None:
+                self._journal.note(request, result)
             # The request goes on first, and is logged and counted then.
             asyncio.get_running_loop().call_soon(self._observer.observe, RecallFinished(result))
         return result

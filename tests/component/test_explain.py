@@ -15,7 +15,7 @@ from semrouter_memory.config import EmbeddingConfig, IdentityConfig, ManagementC
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.evaluation.retrieval_run import CachingEmbedder
 from semrouter_memory.exchange.turns import ExchangeSettings
-from semrouter_memory.maintenance.receipts import receipt_lines
+from semrouter_memory.maintenance.recall_journal import receipt_lines
 from semrouter_memory.manage.http import create_user_api
 from semrouter_memory.model import OwnerKind, Reach, Scope, Tombstone, Turn
 from semrouter_memory.ports import Embedder
@@ -260,9 +260,8 @@ async def receipts(known: Recalling, user: str = "alice") -> list[dict[str, Any]
 
 
 async def test_a_receipt_says_what_a_request_was_given(known: Recalling) -> None:
-    writer = pipelines.receipt_writer(known.config.recall, known.adapters)
-    assert writer is not None
-    known.recaller = pipelines.request_phase(known.config, known.adapters, known.models, receipts=writer)
+    writer = pipelines.recall_journal(known.config.recall, known.adapters)
+    known.recaller = pipelines.request_phase(known.config, known.adapters, known.models, journal=writer)
     told, _ = await injected(known)
     await injected(known, "hello")
     await explained(known)
@@ -273,6 +272,8 @@ async def test_a_receipt_says_what_a_request_was_given(known: Recalling) -> None
     assert (answered["reason"], [each["id"] for each in answered["memories"]]) == ("injected", [told["memory_ids"]])
     assert f"{answered['memories'][0]['relevance']:.3f}" == told["memory_scores"]
     assert BUDGET not in json.dumps(answered)
+    used = await known.adapters.state.usage(ALICE, [told["memory_ids"]])
+    assert [each.access_count for each in used.values()] == [1], "what is only explained is not counted"
     assert await receipts(known, "bob") == []
     await injected(known)
     known.clock.time += timedelta(seconds=1)

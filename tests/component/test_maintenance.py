@@ -15,10 +15,10 @@ from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import ChatModelError, InvalidRequestError, StoreUnavailableError, TurnLogError
 from semrouter_memory.maintenance.consolidate import Consolidator
 from semrouter_memory.maintenance.eviction import is_expired
+from semrouter_memory.maintenance.recall_journal import MAX_NOTED, RecallJournal
 from semrouter_memory.maintenance.reflect import InsightWriter
 from semrouter_memory.maintenance.schedule import TICK_SECONDS, MaintenanceScheduler
 from semrouter_memory.maintenance.sweep import OWN_SCOPE, Sweeper
-from semrouter_memory.maintenance.usage import MAX_NOTED, UsageCounter
 from semrouter_memory.manage.schemas import UpdateRequest
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.model import (
@@ -118,7 +118,13 @@ class House:
     embedder: HashedEmbedder = EMBEDDER
 
     def __post_init__(self) -> None:
-        self.usage = UsageCounter(state=self.state, turn_log=self.turn_log, clock=self.clock)
+        self.journal = RecallJournal(
+            state=self.state, turn_log=self.turn_log, clock=self.clock, receipt_ttl=timedelta()
+        )
+
+    def use(self, memories: Sequence[Memory]) -> None:
+        """Recall puts them into a request."""
+        self.journal.note_uses(memories, self.clock.now())
 
     @property
     def backends(self) -> Backends:
@@ -142,7 +148,7 @@ class House:
             self.backends,
             sweeper=Sweeper(self.backends, deletion=deletion, config=config),
             consolidator=consolidator if config.consolidate == "on" else None,
-            usage=self.usage,
+            journal=self.journal,
             deletion=deletion,
             config=config,
             insights=insights,
@@ -251,7 +257,7 @@ async def test_nothing_is_pruned_before_uses_were_counted_for_long_enough(house:
 async def test_what_is_used_is_not_pruned(house: House) -> None:
     await house.keep(aged("m0", days=400), aged("m1", days=400))
     await house.uses_counted_for_long()
-    house.usage.note([aged("m0", days=400)])
+    house.use([aged("m0", days=400)])
     await house.maintenance(prune="on").sweep()
     assert house.store.ids == {"m0"}
 
@@ -363,7 +369,7 @@ async def test_a_flush_that_races_with_a_deletion_brings_nothing_back(house: Hou
     """Neither a row nor a count, whether the deletion comes before the flush or in its middle."""
     memory, other = aged("m0"), aged("m1")
     await house.keep(memory, other)
-    house.usage.note([memory, other])
+    house.use([memory, other])
     real_count = house.state.count_uses
 
     async def deleting(scope: Scope, uses: Mapping[str, int], *, at: datetime) -> None:
@@ -375,7 +381,7 @@ async def test_a_flush_that_races_with_a_deletion_brings_nothing_back(house: Hou
     await house.turn_log.tombstone(Tombstone(scope=ALICE, at=NOW, memory_id="m0"))
     await house.store.delete(ALICE, ["m0"])
     house.state.count_uses = deleting  # type: ignore[method-assign]
-    await house.usage.flush()
+    await house.journal.flush()
     assert house.store.ids == set()
     assert await house.state.usage(ALICE, ["m0", "m1"]) == {}
 
@@ -384,7 +390,7 @@ async def test_counts_that_come_after_the_deletion_are_dropped_by_the_next_sweep
     maintenance = house.maintenance()
     await house.keep(aged("m0", expires_at=NOW))
     await maintenance.sweep()
-    house.usage.note([aged("m0")])
+    house.use([aged("m0")])
     await maintenance.flush()
     assert await house.state.usage(ALICE, ["m0"])
     await maintenance.sweep()
@@ -395,15 +401,15 @@ async def test_counts_that_come_after_the_deletion_are_dropped_by_the_next_sweep
 
 
 async def test_uses_are_added_up_and_written_in_one_batch(house: House) -> None:
-    house.usage.note([aged("m0"), aged("m1")])
+    house.use([aged("m0"), aged("m1")])
     house.clock.step(seconds=5)
-    house.usage.note([aged("m0"), aged("b0", scope=BOB)])
+    house.use([aged("m0"), aged("b0", scope=BOB)])
     assert await house.state.usage(ALICE, ["m0"]) == {}
-    await house.usage.flush()
+    await house.journal.flush()
     later = NOW + timedelta(seconds=5)
     assert await house.state.usage(ALICE, ["m0", "m1"]) == {"m0": Usage(2, later), "m1": Usage(1, later)}
     assert await house.state.usage(BOB, ["b0"]) == {"b0": Usage(1, later)}
-    assert house.usage.waiting == 0
+    assert house.journal.waiting == 0
 
 
 async def test_counts_that_cannot_be_written_wait_and_are_bounded(house: House) -> None:
@@ -413,13 +419,13 @@ async def test_counts_that_cannot_be_written_wait_and_are_bounded(house: House) 
         raise TurnLogError("away")
 
     house.turn_log.tombstones = away  # type: ignore[method-assign]
-    house.usage.note([aged(f"m{number}") for number in range(MAX_NOTED + 10)])
-    house.usage.note([aged("m0")])
+    house.use([aged(f"m{number}") for number in range(MAX_NOTED + 10)])
+    house.use([aged("m0")])
     with pytest.raises(TurnLogError):
-        await house.usage.flush()
-    assert house.usage.waiting == MAX_NOTED
+        await house.journal.flush()
+    assert house.journal.waiting == MAX_NOTED
     house.turn_log.tombstones = real_tombstones  # type: ignore[method-assign]
-    await house.usage.flush()
+    await house.journal.flush()
     last = f"m{MAX_NOTED - 1}"
     assert await house.state.usage(ALICE, ["m0", last, f"m{MAX_NOTED}"]) == {"m0": Usage(2, NOW), last: Usage(1, NOW)}
 
@@ -427,7 +433,7 @@ async def test_counts_that_cannot_be_written_wait_and_are_bounded(house: House) 
 async def test_what_waits_is_written_at_the_end(house: House) -> None:
     maintenance = house.maintenance()
     maintenance.start()
-    house.usage.note([aged("m0")])
+    house.use([aged("m0")])
     await maintenance.stop()
     assert await house.state.usage(ALICE, ["m0"]) == {"m0": Usage(1, NOW)}
 
@@ -625,7 +631,7 @@ async def test_what_is_pinned_is_not_merged(house: House) -> None:
 @pytest.mark.parametrize("by_sweep", [True, False])
 async def test_related_memories_become_one_and_the_originals_history(house: House, by_sweep: bool) -> None:
     await keep_hawaii(house)
-    house.usage.note([aged("m0"), aged("m1")])
+    house.use([aged("m0"), aged("m1")])
     maintenance = house.maintenance(consolidate="on", consolidate_at=3)
     if by_sweep:
         await maintenance.sweep()

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 from semrouter_memory.cli.memory import memory_app
 from semrouter_memory.config import IdentityConfig, ManagementConfig
 from semrouter_memory.errors import InvalidRequestError, MemoryServiceError, NotFoundError, UnavailableError
-from semrouter_memory.maintenance.receipts import add_receipts
+from semrouter_memory.maintenance.recall_journal import add_receipts
 from semrouter_memory.manage.http import Readiness, create_operator_api, create_user_api
 from semrouter_memory.manage.server import serve_http
 from semrouter_memory.model import Scope

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from semrouter_memory.maintenance.receipts import MAX_RECEIPTS, add_receipts, receipt_lines
+from semrouter_memory.maintenance.recall_journal import MAX_RECEIPTS, add_receipts, receipt_lines
 from semrouter_memory.model import Reach, Scope, Usage
 from semrouter_memory.ports import StateStore
 from tests.contract.turn_logs import ALICE, BOB, START, SteppedClock
