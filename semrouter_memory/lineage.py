@@ -11,7 +11,7 @@ from datetime import datetime
 
 from semrouter_memory.language.words import content_words
 from semrouter_memory.model import ALWAYS, DERIVED_FROM, LoggedTurn, Memory, MemoryType, Period, Reach, Scope
-from semrouter_memory.ports import MemoryReader, TurnRecords
+from semrouter_memory.ports import Deletions, MemoryReader, TurnRecords
 
 _PAGE = 500
 _TURNS_PAGE = 200
@@ -123,7 +123,23 @@ def source_turns(memory: Memory) -> tuple[str, ...]:
     return (*memory.ids("turn_ids"), *memory.ids("replaces"))
 
 
-# -- insights ----------------------------------------------------------------------------------------------------------
+# -- memories that are derived from others -----------------------------------------------------------------------------
+
+
+async def may_derive(
+    reader: MemoryReader, deletions: Deletions, scope: Scope, derived: Memory, sources: Sequence[Memory]
+) -> bool:
+    """Whether a memory may be written that was made of these: they are what they were, and nothing of it was deleted.
+
+    To be asked under the owner's lock.
+    """
+    stored = await asyncio.gather(*(reader.get(scope, source.id) for source in sources))
+    deleted = await deletions.tombstones(scope)
+    return (
+        stored == [*sources]
+        and not any(map(deleted.covers, (*sources, derived)))
+        and not deleted.forbids(derived.scope, derived.content, derived.asserted_at)
+    )
 
 
 async def is_unsupported(reader: MemoryReader, scope: Scope, insight: Memory) -> bool:

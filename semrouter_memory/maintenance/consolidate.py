@@ -19,7 +19,7 @@ from semrouter_memory.config import AgeingConfig
 from semrouter_memory.errors import ChatModelError, UnavailableError
 from semrouter_memory.language.scripts import CJK
 from semrouter_memory.language.third_person import embedded_text
-from semrouter_memory.lineage import all_memories
+from semrouter_memory.lineage import all_memories, may_derive
 from semrouter_memory.maintenance.related import (
     MAX_CONTENT_CHARS,
     MERGEABLE,
@@ -29,7 +29,7 @@ from semrouter_memory.maintenance.related import (
     keeps_everything,
 )
 from semrouter_memory.maintenance.sweep import MaintenanceRun
-from semrouter_memory.model import ASSERTED_AT, ChatMessage, EmbeddedMemory, Json, Memory, Scope, derived_id
+from semrouter_memory.model import ChatMessage, EmbeddedMemory, Json, Memory, Scope, derived_id
 from semrouter_memory.ports import ChatModel
 from semrouter_memory.retain.passages import reads_all
 from semrouter_memory.retain.redact import is_redacted, without_secrets
@@ -141,7 +141,7 @@ class Consolidator:
         texts = [merged.content, *(memory.content for memory in group.memories)]
         vectors = await self._embedder.embed_passages(texts)
         async with self._locks.hold(scope) as hold:
-            if not await self._unchanged(scope, group.memories, merged):
+            if not await may_derive(self._reader, self._turn_log, scope, merged, group.memories):
                 return False
             originals = [
                 replace(memory, superseded_at=merged.observed_at, superseded_by=merged.id, updated_at=merged.created_at)
@@ -153,19 +153,9 @@ class Consolidator:
         await self._carry_usage(scope, group.memories, merged)
         return True
 
-    async def _unchanged(self, scope: Scope, memories: Sequence[Memory], merged: Memory) -> bool:
-        stored = await asyncio.gather(*(self._reader.get(scope, memory.id) for memory in memories))
-        deleted = await self._turn_log.tombstones(scope)
-        return (
-            list(stored) == list(memories)
-            and not any(deleted.covers(memory) for memory in memories)
-            and not deleted.forbids(merged.scope, merged.content, merged.asserted_at)
-        )
-
     def _summary(self, group: Group, worded: str | None) -> Memory:
         now, newest = self._clock.now(), group.memories[0]
         asserted = max(memory.asserted_at for memory in group.memories)
-        metadata = _metadata(group.memories, self._chat_model.name if worded and self._chat_model else "")
         return replace(
             newest,
             id=derived_id("summary", *sorted(memory.id for memory in group.memories)),
@@ -173,8 +163,8 @@ class Consolidator:
             created_at=now,
             updated_at=now,
             importance=max(memory.importance for memory in group.memories),
-            metadata=metadata if asserted <= newest.observed_at else {**metadata, ASSERTED_AT: asserted.isoformat()},
-        )
+            metadata=_metadata(group.memories, self._chat_model.name if worded and self._chat_model else ""),
+        ).asserted(asserted, now=newest.observed_at)
 
     async def _carry_usage(self, scope: Scope, memories: Sequence[Memory], merged: Memory) -> None:
         """The originals' usage becomes the summary's."""

@@ -14,14 +14,13 @@ from semrouter_memory.backends import Backends
 from semrouter_memory.config import MaintenanceConfig
 from semrouter_memory.errors import ChatModelError, ModelFault, ModelUnavailableError, failure_of
 from semrouter_memory.events import CandidatesRefused, ExtractionFinished
+from semrouter_memory.lineage import may_derive
 from semrouter_memory.maintenance.eviction import is_flagged
 from semrouter_memory.maintenance.sweep import OWN_SCOPE, MaintenanceRun
 from semrouter_memory.model import (
-    ASSERTED_AT,
     DERIVED_FROM,
     REFLECTION_SOURCE,
     EmbeddedMemory,
-    Json,
     Memory,
     MemoryType,
     OwnerKind,
@@ -128,7 +127,9 @@ class InsightWriter:
         written = 0
         async with self._locks.hold(scope) as hold:
             for row, insight in zip(rows, insights, strict=True):
-                if await self._holds(scope, row, insight) and not await self._is_known(scope, row):
+                if not await may_derive(self._reader, self._turn_log, scope, row.memory, insight.sources):
+                    continue
+                if not await self._is_known(scope, row):
                     await hold.confirm()
                     await self._writer.upsert(scope, [row])
                     written += 1
@@ -136,17 +137,6 @@ class InsightWriter:
             ExtractionFinished(extractor=EXTRACTOR, turns=0, candidates=len(insights), actions={"add": written})
         )
         return written
-
-    async def _holds(self, scope: Scope, row: EmbeddedMemory, insight: Insight) -> bool:
-        """Whether its sources are what they were, and none of it was deleted."""
-        stored = [await self._reader.get(scope, source.id) for source in insight.sources]
-        deleted = await self._turn_log.tombstones(scope)
-        memory = row.memory
-        return (
-            stored == list(insight.sources)
-            and not any(map(deleted.covers, (*insight.sources, memory)))
-            and not deleted.forbids(scope, memory.content, memory.asserted_at)
-        )
 
     async def _is_known(self, scope: Scope, row: EmbeddedMemory) -> bool:
         hits = await self._reader.search(
@@ -158,9 +148,6 @@ class InsightWriter:
         """As said when the newest of its sources was said; it lasts as long as they all do."""
         now, newest = self._clock.now(), max(insight.sources, key=lambda source: source.said_at)
         ids = [source.id for source in insight.sources]
-        said: dict[str, Json] = (
-            {} if newest.said_at <= newest.observed_at else {ASSERTED_AT: newest.said_at.isoformat()}
-        )
         return Memory(
             id=derived_id("insight", insight.content, *ids),
             scope=scope,
@@ -171,8 +158,8 @@ class InsightWriter:
             created_at=now,
             updated_at=now,
             expires_at=min((each.expires_at for each in insight.sources if each.expires_at), default=None),
-            metadata={DERIVED_FROM: ids, "extractor": EXTRACTOR, "model": self._model.name, **said},
-        )
+            metadata={DERIVED_FROM: ids, "extractor": EXTRACTOR, "model": self._model.name},
+        ).asserted(newest.said_at, now=newest.observed_at)
 
 
 def _key(scope: Scope) -> str:
