@@ -11,7 +11,7 @@ from enum import StrEnum
 from semrouter_memory.language.values import kinds
 from semrouter_memory.learned.logistic import Multinomial
 from semrouter_memory.retain.reconciling.features import features, is_change, is_substituted, is_turned, swapped
-from semrouter_memory.retain.reconciling.statement import MANY_VALUED_KEYS, ONE_VALUED, Statement, statement
+from semrouter_memory.retain.reconciling.statement import ONE_VALUED, Statement
 
 _MODEL = Multinomial.load("relation")
 REPLACES_CUT = 0.6
@@ -23,7 +23,6 @@ _MORE = 1
 _SAME_STEPS = 0.75
 _OPEN = frozenset({"num", "date", "time", "day", "month", "year"})
 """Kinds of number that tell no attribute by themselves."""
-_ONE_AT_A_TIME = frozenset({"lives in", "works as", "works at", "works for", "reports to", "住在"})
 _ONE = ONE_VALUED - {"count"}
 _SPOUSES = frozenset({"partner", "wife", "husband"})
 _STANCE = frozenset({"negated", "ended", "past", "planned"})
@@ -61,7 +60,7 @@ def by_probabilities(
     """What the model's probabilities mean within the guards."""
     if about_others(older, newer):
         return Relation.UNRELATED
-    if _is_reversed(older, newer) or (_is_given_anew(older, newer) and not keeps_both(older, newer)):
+    if _is_reversed(older, newer) or _is_recounted(older, newer):
         return Relation.REPLACES
     return _decided(older, newer, probabilities, sure)
 
@@ -161,12 +160,11 @@ def _has_common(older: Statement, newer: Statement) -> bool:
 
 
 def _is_otherwise(older: Statement, newer: Statement) -> bool:
-    """Another kind of thing is said with the same key, and nothing tells of a change: "is from 1911", "has five rooms"."""
-    if not older.given or is_change(newer):
+    """A description stands where a name or number stood, or the other way round: "works at Fennwick", "works at night"."""
+    if is_change(newer) or not is_substituted(older, newer) or "relationship" in older.attributes & newer.attributes:
         return False
-    if older.given == newer.given:
-        return _names_value(older) != _names_value(newer)
-    return bool(older.key) and older.key == newer.key and not newer.given
+    old, new = ((one.names | one.values) - other.content for one, other in ((older, newer), (newer, older)))
+    return bool(old) != bool(new)
 
 
 def _is_of_two(older: Statement, newer: Statement) -> bool:
@@ -203,24 +201,9 @@ def _denies(older: Statement, newer: Statement) -> bool:
     return shared * 3 >= len(said) if "ended" in newer.marks else shared * 2 > len(said)
 
 
-def _is_given_anew(older: Statement, newer: Statement) -> bool:
-    """The same key has another value of the same kind: "User's favourite book is A", "User's favourite book is B"."""
-    if older.pieces == newer.pieces and swapped(older, newer) == {"num"} and "count" in older.attributes:
-        return True
-    if not older.given or older.given != newer.given or older.people or older.key & MANY_VALUED_KEYS:
-        return False
-    old, new = statement(older.value), statement(newer.value)
-    if old.content & new.content or not old.content or not new.content:
-        return False
-    others = swapped(older, newer) - {"word"}
-    one = older.given in _ONE_AT_A_TIME or "favourite" in older.attributes
-    return bool(others or one) and _names_value(older) == _names_value(newer)
-
-
-def _names_value(said: Statement) -> bool:
-    """Whether the value is a name or a number, not a description."""
-    value = statement(said.value)
-    return bool(value.values or value.content & said.names)
+def _is_recounted(older: Statement, newer: Statement) -> bool:
+    """Another number of the same things: "two cats", "three cats"."""
+    return older.pieces == newer.pieces and swapped(older, newer) == {"num"} and "count" in older.attributes
 
 
 def _is_reversed(older: Statement, newer: Statement) -> bool:
