@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin
 
 import annotated_types
 from pydantic import BaseModel
@@ -132,8 +132,8 @@ def _commands(group: Any, path: str) -> Iterator[str]:
         yield f"## `{name}`"
         yield f"    {' '.join([name, *_usage(command)])}"
         yield _escaped(inspect.cleandoc(command.help))
-        kinds = get_type_hints(inspect.unwrap(command.callback))
-        rows = [_parameter(each, kinds.get(each.name)) for each in command.params if _is_shown(each)]
+        declared = inspect.signature(command.callback).parameters
+        rows = [_parameter(each, declared[each.name].annotation) for each in command.params if _is_shown(each)]
         if rows:
             yield "\n".join(["| option or argument | default | meaning |", "|---|---|---|", *rows])
 

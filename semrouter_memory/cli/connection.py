@@ -2,15 +2,16 @@
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial, wraps
-from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from semrouter_memory.cli.option_groups import with_groups
 from semrouter_memory.errors import InvalidRequestError
-from semrouter_memory.manage.client import PREPARED_SHELL, ApiClient, ApiEndpoint, MemoryClient, OperatorClient
+from semrouter_memory.manage.client import PREPARED_SHELL, ApiClient, ApiEndpoint
 from semrouter_memory.secret_file import read_secret
 from semrouter_memory.stack.run_directory import OPERATOR_TOKEN_VARIABLE
 
@@ -23,40 +24,41 @@ TOKEN_FILE_VARIABLE = "SEMROUTER_MEMORY_OPERATOR_TOKEN_FILE"  # noqa: S105 - a v
 _OPERATOR_SECONDS = 900.0
 """Rewriting and copying files takes as long as they are large."""
 
-Register = Callable[[Callable[..., None]], None]
 
-OperatorUrl = Annotated[
-    str,
-    typer.Option(
-        envvar=URL_VARIABLE,
-        help="management.operator_listen of the sidecar: http(s)://host:port or unix:path.",
-    ),
-]
-OperatorTokenFile = Annotated[
-    Path | None,
-    typer.Option(
-        envvar=TOKEN_FILE_VARIABLE,
-        help=f"File with the operator's token; without it, {OPERATOR_TOKEN_VARIABLE} in the environment.",
-    ),
-]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorConnection:
+    """The operator's port and token."""
 
+    url: Annotated[
+        str,
+        typer.Option(
+            envvar=URL_VARIABLE, help="management.operator_listen of the sidecar: http(s)://host:port or unix:path."
+        ),
+    ] = OPERATOR_API
+    operator_token_file: Annotated[
+        Path | None,
+        typer.Option(
+            envvar=TOKEN_FILE_VARIABLE,
+            help=f"File with the operator's token; without it, {OPERATOR_TOKEN_VARIABLE} in the environment.",
+        ),
+    ] = None
 
-def operator_endpoint(url: OperatorUrl = OPERATOR_API, operator_token_file: OperatorTokenFile = None) -> ApiEndpoint:
-    """The operator's port and token. Raises: InvalidRequestError, when there is no token."""
-    token = read_secret(operator_token_file) if operator_token_file else os.environ.get(OPERATOR_TOKEN_VARIABLE)
-    if not token:
-        raise InvalidRequestError(
-            f"show the operator's token: --operator-token-file, or {OPERATOR_TOKEN_VARIABLE}. {PREPARED_SHELL}"
-        )
-    return ApiEndpoint(url=url, headers={"authorization": f"Bearer {token}"})
-
-
-Owner = Annotated[
-    str | None, typer.Option(help="Another owner's memories: org:ID or agent:ID, for operators and administrators.")
-]
+    def endpoint(self) -> ApiEndpoint:
+        """Raises: InvalidRequestError, when there is no token."""
+        file = self.operator_token_file
+        token = read_secret(file) if file else os.environ.get(OPERATOR_TOKEN_VARIABLE)
+        if not token:
+            raise InvalidRequestError(
+                f"show the operator's token: --operator-token-file, or {OPERATOR_TOKEN_VARIABLE}. {PREPARED_SHELL}"
+            )
+        headers = {"authorization": f"Bearer {token}"}
+        return ApiEndpoint(url=self.url, headers=headers, timeout_seconds=_OPERATOR_SECONDS)
 
 
-def user_endpoint(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserConnection:
+    """One owner's memories, at the API or at the operator's port."""
+
     url: Annotated[
         str | None,
         typer.Option(
@@ -64,71 +66,66 @@ def user_endpoint(
             help=f"http(s)://host:port or unix:path. Default {_USER_API}, with an API key {_ENVOY}, with an operator's"
             f" token {URL_VARIABLE}, else {OPERATOR_API}.",
         ),
-    ] = None,
+    ] = None
     user: Annotated[
         str | None,
         typer.Option(envvar="SEMROUTER_MEMORY_USER", help="Whose memories (not needed with --api-key)."),
-    ] = None,
-    owner: Owner = None,
-    user_header: Annotated[str, typer.Option(help="memory.identity.user_header of the sidecar.")] = "x-authz-user-id",
+    ] = None
+    owner: Annotated[
+        str | None, typer.Option(help="Another owner's memories: org:ID or agent:ID, for operators and administrators.")
+    ] = None
+    user_header: Annotated[str, typer.Option(help="memory.identity.user_header of the sidecar.")] = "x-authz-user-id"
     api_key: Annotated[
         str | None,
         typer.Option(envvar="SEMROUTER_MEMORY_API_KEY", help="Ask through Envoy, which knows the user by this key."),
-    ] = None,
+    ] = None
     operator_token_file: Annotated[
         Path | None,
         typer.Option(
             help="Ask the operator's port, with the token in this file."
             f" {TOKEN_FILE_VARIABLE} says the same where neither a URL nor an API key is given."
         ),
-    ] = None,
-) -> ApiEndpoint:
-    """One owner's memories, at the API or at the operator's port. Raises: InvalidRequestError, when none is named."""
-    parameters = {"owner": owner} if owner else {}
-    if operator_token_file is None and url is None and api_key is None and os.environ.get(TOKEN_FILE_VARIABLE):
-        operator_token_file = Path(os.environ[TOKEN_FILE_VARIABLE])
-    if api_key is not None and operator_token_file is None:
-        headers = {"authorization": f"Bearer {api_key}"}
-        return ApiEndpoint(url=url or _ENVOY, user=user or "", headers=headers, parameters=parameters)
-    if not user and (owner is None or operator_token_file is None):
-        raise InvalidRequestError(f"say whose memories: --user, or --api-key to be known by Envoy. {PREPARED_SHELL}")
-    if operator_token_file is None:
-        return ApiEndpoint(
-            url=url or _USER_API, user=user or "", headers={user_header: user or ""}, parameters=parameters
-        )
-    headers = {"authorization": f"Bearer {read_secret(operator_token_file)}"}
-    address = url or os.environ.get(URL_VARIABLE) or OPERATOR_API
-    return ApiEndpoint(url=address, user=user or "", headers=headers, parameters=parameters or {"user_id": user or ""})
+    ] = None
+
+    def endpoint(self) -> ApiEndpoint:
+        """Raises: InvalidRequestError, when no owner is named."""
+        user, owner = self.user or "", {"owner": self.owner} if self.owner else {}
+        token_file = self.operator_token_file or self._token_file_of_the_shell()
+        if self.api_key is not None and token_file is None:
+            headers = {"authorization": f"Bearer {self.api_key}"}
+            return ApiEndpoint(url=self.url or _ENVOY, user=user, headers=headers, parameters=owner)
+        if not user and (self.owner is None or token_file is None):
+            raise InvalidRequestError(
+                f"say whose memories: --user, or --api-key to be known by Envoy. {PREPARED_SHELL}"
+            )
+        if token_file is None:
+            headers = {self.user_header: user}
+            return ApiEndpoint(url=self.url or _USER_API, user=user, headers=headers, parameters=owner)
+        headers = {"authorization": f"Bearer {read_secret(token_file)}"}
+        url = self.url or os.environ.get(URL_VARIABLE) or OPERATOR_API
+        return ApiEndpoint(url=url, user=user, headers=headers, parameters=owner or {"user_id": user})
+
+    def _token_file_of_the_shell(self) -> Path | None:
+        """The one that the environment names: what asks another address must not be sent the operator's token."""
+        named = os.environ.get(TOKEN_FILE_VARIABLE)
+        return Path(named) if named and self.url is None and self.api_key is None else None
 
 
-def user_command(group: typer.Typer, name: str) -> Register:
-    """Registers a command that is given a `MemoryClient`; its connection options may stand behind its name."""
-    return partial(_register, group, name, user_endpoint, MemoryClient)
+def _registered(
+    connection: type[UserConnection | OperatorConnection], group: typer.Typer, name: str
+) -> Callable[[Callable[..., None]], None]:
+    """Registers a command whose first parameter is an `ApiClient`; the connection's options may stand behind its name."""
+
+    def register(function: Callable[..., None]) -> None:
+        @wraps(function)
+        def connected(*, client: UserConnection | OperatorConnection, **given: Any) -> None:
+            with ApiClient(client.endpoint()) as opened:
+                function(opened, **given)
+
+        group.command(name)(with_groups(connected, client=connection))
+
+    return register
 
 
-def operator_command(group: typer.Typer, name: str) -> Register:
-    """Same, of a command that is given an `OperatorClient`."""
-    client = partial(OperatorClient, timeout_seconds=_OPERATOR_SECONDS)
-    return partial(_register, group, name, operator_endpoint, client)
-
-
-def _register(
-    group: typer.Typer,
-    name: str,
-    endpoint: Callable[..., ApiEndpoint],
-    client: Callable[[ApiEndpoint], ApiClient],
-    function: Callable[..., None],
-) -> None:
-    shared = signature(endpoint).parameters.values()
-    own = list(signature(function).parameters.values())[1:]
-
-    @wraps(function)
-    def command(**given: Any) -> None:
-        connection = {parameter.name: given.pop(parameter.name) for parameter in shared}
-        with client(endpoint(**connection)) as connected:
-            function(connected, **given)
-
-    parameters = [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in (*own, *shared)]
-    command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    group.command(name)(command)
+user_command = partial(_registered, UserConnection)
+operator_command = partial(_registered, OperatorConnection)

@@ -1,10 +1,13 @@
 """`semrouter-memory eval`: measures the product on files of cases."""
 
 import asyncio
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from semrouter_memory.cli.option_groups import with_groups
 
 if TYPE_CHECKING:
     from semrouter_memory.evaluation.running import EvalOptions
@@ -18,29 +21,37 @@ app.add_typer(eval_app, name="eval")
 
 
 Files = Annotated[list[Path], typer.Argument(help="Files of cases, one JSON object a line.")]
-ConfigFile = Annotated[
-    Path | None, typer.Option("--config", "-c", help="The YAML file of the service; without one, the defaults.")
-]
-ModelDirectory = Annotated[
-    Path | None,
-    typer.Option("--model", help="The embedding model's directory; default: the configured one, else .cache/model."),
-]
 JsonOut = Annotated[Path | None, typer.Option("--json", help="Also write the result to this file.")]
 
 
-def _options(files: list[Path], config: Path | None, model: Path | None, json_out: Path | None) -> "EvalOptions":
-    from semrouter_memory.config import load  # noqa: PLC0415 - same as below
-    from semrouter_memory.evaluation.running import EvalOptions  # noqa: PLC0415
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """What every evaluation of the service takes."""
 
-    return EvalOptions(files=files, config=load(config), model=model, json_out=json_out)
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", help="The YAML file of the service; without one, the defaults.")
+    ] = None
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            "--model", help="The embedding model's directory; default: the configured one, else .cache/model."
+        ),
+    ] = None
+    json_out: JsonOut = None
+
+    def of(self, files: list[Path]) -> "EvalOptions":
+        """The options of an evaluation of these files."""
+        from semrouter_memory.config import load  # noqa: PLC0415 - same as below
+        from semrouter_memory.evaluation.running import EvalOptions  # noqa: PLC0415
+
+        return EvalOptions(files=files, config=load(self.config), model=self.model, json_out=self.json_out)
 
 
 @eval_app.command()
+@with_groups
 def retrieval(
     files: Files,
-    config: ConfigFile = None,
-    model: ModelDirectory = None,
-    json_out: JsonOut = None,
+    setup: Setup,
     plot: Annotated[
         Path | None, typer.Option(help="Also draw the sweep and the scores to this PNG file; needs matplotlib.")
     ] = None,
@@ -69,11 +80,12 @@ def retrieval(
     if plot is not None and sweep is False:
         raise typer.BadParameter("--plot draws the sweep; leave --no-sweep out")
     swept = bool(sweep) or plot is not None
-    asyncio.run(evaluate(_options(files, config, model, json_out), plot=plot, sweep=swept))
+    asyncio.run(evaluate(setup.of(files), plot=plot, sweep=swept))
 
 
 @eval_app.command()
-def knowledge(files: Files, config: ConfigFile = None, model: ModelDirectory = None, json_out: JsonOut = None) -> None:
+@with_groups
+def knowledge(files: Files, setup: Setup) -> None:
     """How well paragraphs of documents are found, and how fast documents are added.
 
     A line: {"title", "text", "questions": ["...", ...]}. The text is one paragraph; paragraphs with the same title are one
@@ -86,11 +98,12 @@ def knowledge(files: Files, config: ConfigFile = None, model: ModelDirectory = N
     """
     from semrouter_memory.evaluation.knowledge import evaluate  # noqa: PLC0415 - same
 
-    asyncio.run(evaluate(_options(files, config, model, json_out)))
+    asyncio.run(evaluate(setup.of(files)))
 
 
 @eval_app.command()
-def lifecycle(files: Files, config: ConfigFile = None, model: ModelDirectory = None, json_out: JsonOut = None) -> None:
+@with_groups
+def lifecycle(files: Files, setup: Setup) -> None:
     """How well new statements update, refine, retract or repeat what is known.
 
     A line: {"id", "kind", "candidates": [{"type", "content", "at"}, ...], "active": [...], "superseded": [...],
@@ -100,13 +113,12 @@ def lifecycle(files: Files, config: ConfigFile = None, model: ModelDirectory = N
     """
     from semrouter_memory.evaluation.lifecycle import evaluate  # noqa: PLC0415 - same
 
-    asyncio.run(evaluate(_options(files, config, model, json_out)))
+    asyncio.run(evaluate(setup.of(files)))
 
 
 @eval_app.command()
-def conversations(
-    files: Files, config: ConfigFile = None, model: ModelDirectory = None, json_out: JsonOut = None
-) -> None:
+@with_groups
+def conversations(files: Files, setup: Setup) -> None:
     """What is remembered of whole conversations, and what should not have been.
 
     A line: {"id", "turns": [{"user", "assistant"}, ...], "should_remember": [{"about", "any_of": [...]}],
@@ -117,15 +129,14 @@ def conversations(
     """
     from semrouter_memory.evaluation.conversations import evaluate  # noqa: PLC0415 - same
 
-    asyncio.run(evaluate(_options(files, config, model, json_out)))
+    asyncio.run(evaluate(setup.of(files)))
 
 
 @eval_app.command()
+@with_groups
 def e2e(
     files: Files,
-    config: ConfigFile = None,
-    model: ModelDirectory = None,
-    json_out: JsonOut = None,
+    setup: Setup,
     misses: Annotated[bool, typer.Option("--misses", help="Also print every question that was missed.")] = False,  # noqa: FBT002 - the framework's way
 ) -> None:
     """The whole way: sessions are played, then questions are asked in new conversations, and what is injected is judged.
@@ -143,20 +154,20 @@ def e2e(
     """
     from semrouter_memory.evaluation.e2e import evaluate  # noqa: PLC0415 - same
 
-    asyncio.run(evaluate(_options(files, config, model, json_out), misses=misses))
+    asyncio.run(evaluate(setup.of(files), misses=misses))
 
 
 @eval_app.command()
+@with_groups
 def compression(
+    *,
     files: Annotated[
         list[Path] | None, typer.Argument(help="Conversations; without any, made ones are played.")
     ] = None,
     turns: Annotated[
         list[int] | None, typer.Option(min=1, help="Length of a made conversation; may be given several times.")
     ] = None,
-    config: ConfigFile = None,
-    model: ModelDirectory = None,
-    json_out: JsonOut = None,
+    setup: Setup,
 ) -> None:
     """How much a long conversation shrinks with context compression on, and whether what was said is still there.
 
@@ -167,7 +178,7 @@ def compression(
     """
     from semrouter_memory.evaluation.compression import LENGTHS, evaluate  # noqa: PLC0415 - same
 
-    asyncio.run(evaluate(_options(files or [], config, model, json_out), turns or LENGTHS))
+    asyncio.run(evaluate(setup.of(files or []), turns or LENGTHS))
 
 
 @eval_app.command()

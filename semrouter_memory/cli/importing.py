@@ -1,6 +1,7 @@
 """Sends memories in parts that one request may bring, and adds up what became of the lines; `memory reembed`."""
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -9,7 +10,7 @@ from rich.progress import track
 from semrouter_memory.cli.connection import operator_command
 from semrouter_memory.cli.output import AsJson, err, report
 from semrouter_memory.errors import InvalidRequestError
-from semrouter_memory.manage.client import OperatorClient
+from semrouter_memory.manage.client import COLLECTIONS, ApiClient
 from semrouter_memory.model import Json
 
 PART_LINES = 200
@@ -50,7 +51,7 @@ def register(group: typer.Typer) -> None:
 
 
 def _reembed(
-    client: OperatorClient,
+    client: ApiClient,
     *,
     from_collection: Annotated[
         str | None, typer.Option(help="The collection to copy. Not needed if there is only one other collection.")
@@ -75,18 +76,19 @@ def _reembed(
     again when all of them use the new collection. Exit status 1: a memory could
     not be copied, the message says which line of the export and why.
     """
-    source = _source(from_collection, client.collections())
+    source = _source(from_collection, client.ask("GET", COLLECTIONS, holding="data")["data"])
     if drop_source and not yes:
         typer.confirm(
             f"Delete {source} for good once it is copied? No sidecar may use it any more.", abort=True, err=True
         )
-    total = int(client.collection(source)["memories"])
-    with client.export_collection(source) as lines:
+    total = int(client.ask("GET", COLLECTIONS, source, holding="memories")["memories"])
+    with client.stream("GET", COLLECTIONS, source, "export") as response:
+        lines = (f"{line}\n".encode() for line in response.iter_lines())
         shown = track(lines, f"copying {source}", total, console=err, transient=True)
-        copied = import_lines(shown, client.import_lines)
+        copied = import_lines(shown, partial(client.import_lines, prefix=COLLECTIONS))
     dropped = drop_source and not copied["refused"]
     if dropped:
-        client.drop_collection(source)
+        client.ask("DELETE", COLLECTIONS, source, holding="deleted")
     outcome = {"source": source, "dropped": dropped, **copied}
     report(outcome, _lines(source, copied, dropped=dropped), as_json=as_json)
     if copied["refused"]:

@@ -17,7 +17,7 @@ from rich.progress import track
 from semrouter_memory.cli.connection import operator_command
 from semrouter_memory.cli.output import AsJson, err, print_json, print_objects, report, shown
 from semrouter_memory.errors import InvalidRequestError, NotFoundError
-from semrouter_memory.manage.client import OperatorClient
+from semrouter_memory.manage.client import KNOWLEDGE, ApiClient
 from semrouter_memory.model import Json
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class _Fetched:
 
 @operator_command(_knowledge, "add")
 def _add(
-    client: OperatorClient,
+    client: ApiClient,
     *,
     sources: Annotated[list[str], typer.Argument(help="Files, directories (all documents below them) and URLs.")],
     org: Org,
@@ -91,7 +91,7 @@ def _add(
 
 @operator_command(_knowledge, "refresh")
 def _refresh(
-    client: OperatorClient,
+    client: ApiClient,
     *,
     org: Org,
     document_ids: Annotated[list[str] | None, typer.Argument(help="Only these.")] = None,
@@ -101,7 +101,7 @@ def _refresh(
 
     Those that did not change are skipped. Run it where the files are.
     """
-    known = {str(each["id"]): str(each["source"]) for each in client.documents(org)}
+    known = {str(each["id"]): str(each["source"]) for each in _documents(client, org)}
     missing = [each for each in document_ids or () if each not in known]
     if missing:
         raise NotFoundError(f"no such document: {', '.join(missing)}", kind="document")
@@ -109,9 +109,9 @@ def _refresh(
 
 
 @operator_command(_knowledge, "list")
-def _list(client: OperatorClient, *, org: Org, as_json: AsJson = False) -> None:
+def _list(client: ApiClient, *, org: Org, as_json: AsJson = False) -> None:
     """List documents, the one added last first."""
-    documents = list(client.documents(org))
+    documents = list(_documents(client, org))
     if as_json:
         print_json(documents)
         return
@@ -122,14 +122,14 @@ def _list(client: OperatorClient, *, org: Org, as_json: AsJson = False) -> None:
 
 
 @operator_command(_knowledge, "show")
-def _show(client: OperatorClient, *, document_id: DocumentId, org: Org) -> None:
+def _show(client: ApiClient, *, document_id: DocumentId, org: Org) -> None:
     """Show a document with its passages, as JSON."""
-    print_json(client.document(org, document_id))
+    print_json(client.ask("GET", KNOWLEDGE, document_id, holding="text", query=_of(org)))
 
 
 @operator_command(_knowledge, "remove")
 def _remove(
-    client: OperatorClient,
+    client: ApiClient,
     *,
     document_ids: Annotated[list[str], typer.Argument(help="Ids of documents.")],
     org: Org,
@@ -140,20 +140,33 @@ def _remove(
     Nothing shows them from then on. The next compaction takes them out of the
     files; `semrouter-memory compact` does it now.
     """
-    removed = [client.remove_document(org, each) for each in document_ids]
+    removed = [client.ask("DELETE", KNOWLEDGE, each, holding="deleted", query=_of(org)) for each in document_ids]
     report(removed, (f"removed {each['id']}, {each['passages']} passages" for each in removed), as_json=as_json)
 
 
-def _send(
-    client: OperatorClient, org: str, sources: Iterable[str], options: Mapping[str, Json], *, as_json: bool
-) -> None:
+def _of(org: str) -> dict[str, Json]:
+    return {"owner": f"org:{org}"}
+
+
+def _documents(client: ApiClient, org: str) -> Iterator[dict[str, Json]]:
+    """Every document of the organisation."""
+    cursor: str | None = ""
+    while cursor is not None:
+        page = client.ask("GET", KNOWLEDGE, holding="data", query={**_of(org), "cursor": cursor})
+        yield from page["data"]
+        cursor = page["next_cursor"]
+
+
+def _send(client: ApiClient, org: str, sources: Iterable[str], options: Mapping[str, Json], *, as_json: bool) -> None:
     """Add the documents; what is refused does not keep the others back."""
 
     def add(source: str) -> dict[str, Json] | InvalidRequestError:
         try:
             fetched = _fetched(source)
             published = fetched.published_at.isoformat() if fetched.published_at else None
-            return client.add_document(org, source, fetched.data, fetched.media_type, published_at=published, **options)
+            query = {**_of(org), "source": source, "published_at": published, **options}
+            headers = {"content-type": fetched.media_type}
+            return client.ask("POST", KNOWLEDGE, holding="outcome", query=query, content=fetched.data, headers=headers)
         except InvalidRequestError as error:
             return error
 

@@ -15,7 +15,7 @@ import typer
 
 from semrouter_memory.cli.connection import user_command
 from semrouter_memory.errors import MemoryServiceError
-from semrouter_memory.manage.client import MemoryClient
+from semrouter_memory.manage.client import ApiClient
 
 app = typer.Typer()
 _AT_ONCE = 8
@@ -26,7 +26,7 @@ _FAILED = -32000
 
 
 @user_command(app, "mcp")
-def _mcp(client: MemoryClient) -> None:
+def _mcp(client: ApiClient) -> None:
     """Give a desktop client the memory's tools: MCP over stdin and stdout, answered by a running sidecar.
 
     The client starts this command; `docs/mcp.md` has its configuration. Errors are written to stderr.
@@ -37,7 +37,7 @@ def _mcp(client: MemoryClient) -> None:
 class Bridge:
     """Sends lines to the sidecar and writes its answers."""
 
-    def __init__(self, client: MemoryClient, sink: BinaryIO) -> None:
+    def __init__(self, client: ApiClient, sink: BinaryIO) -> None:
         self._client, self._sink = client, sink
         self._writing = Lock()
         self._version = ""

@@ -3,10 +3,10 @@
 It speaks the API instead of opening the store, because a Milvus Lite file belongs to one process.
 """
 
-import json
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +14,7 @@ from typing import Annotated
 import rich.progress
 import typer
 
-from semrouter_memory.cli import importing, switches
+from semrouter_memory.cli import importing
 from semrouter_memory.cli import memory_options as options
 from semrouter_memory.cli.connection import user_command
 from semrouter_memory.cli.output import (
@@ -29,7 +29,7 @@ from semrouter_memory.cli.output import (
     shown,
 )
 from semrouter_memory.errors import InvalidRequestError
-from semrouter_memory.manage.client import MemoryClient
+from semrouter_memory.manage.client import MEMORY, ApiClient, given
 from semrouter_memory.model import Json, MemoryType
 
 app = typer.Typer()
@@ -51,14 +51,11 @@ _OPTIONAL = frozenset({"score", "until"})
 
 @_command("list")
 def _list(
-    client: MemoryClient,
+    client: ApiClient,
     *,
     limit: Annotated[int, typer.Option(min=1, max=200)] = 50,
     cursor: Annotated[str, typer.Option(help="Where the page before ended.")] = "",
-    types: options.Types = None,
-    project: options.Project = None,
-    since: options.Since = None,
-    until: options.Until = None,
+    selection: options.Selection,
     pinned: Annotated[bool, typer.Option("--pinned", help="Only pinned memories.")] = False,
     goal: Annotated[str | None, typer.Option(help="Only episodes with this text in their goal.")] = None,
     outcome: Annotated[str | None, typer.Option(help="Only episodes with this text in their outcome.")] = None,
@@ -66,22 +63,23 @@ def _list(
     as_json: AsJson = False,
 ) -> None:
     """List active memories, newest first."""
-    kinds = [kind.value for kind in types or ()]
-    filters = {"goal": goal, "outcome": outcome, "since": since, "until": until, "filter": memory_filter}
-    page = client.page(limit=limit, cursor=cursor, types=kinds, project_id=project, pinned=pinned or None, **filters)
+    selected = asdict(selection)
+    further = {"type": selected.pop("types"), "pinned": pinned or None, "filter": memory_filter}
+    query = {"limit": limit, "cursor": cursor, "goal": goal, "outcome": outcome, **selected, **further}
+    page = client.ask("GET", MEMORY, holding="data", query=query)
     print_page(page, _print_memories, following="cursor", as_json=as_json)
 
 
 @_command("get")
-def _get(client: MemoryClient, memory_id: options.MemoryId) -> None:
+def _get(client: ApiClient, memory_id: options.MemoryId) -> None:
     """Show one memory with everything known about it."""
-    print_json(client.get(memory_id))
+    print_json(client.ask("GET", MEMORY, memory_id, holding="id"))
 
 
 @_command("history")
-def _history(client: MemoryClient, memory_id: options.MemoryId, *, as_json: AsJson = False) -> None:
+def _history(client: ApiClient, memory_id: options.MemoryId, *, as_json: AsJson = False) -> None:
     """Show what was said before and after a memory: all that replaced one another, oldest first."""
-    members = client.history(memory_id)
+    members = client.ask("GET", MEMORY, memory_id, "history", holding="data")["data"]
     if as_json:
         print_json(members)
     else:
@@ -90,48 +88,43 @@ def _history(client: MemoryClient, memory_id: options.MemoryId, *, as_json: AsJs
 
 @_command("entities")
 def _entities(
-    client: MemoryClient,
+    client: ApiClient,
     *,
     limit: Annotated[int, typer.Option(min=1, max=200)] = 50,
     after: Annotated[str, typer.Option(help="Where the page before ended.")] = "",
     as_json: AsJson = False,
 ) -> None:
     """List the names in active memories, with the ids of these."""
-    page = client.entities(limit=limit, after=after)
+    page = client.ask("GET", MEMORY, "entities", holding="data", query={"limit": limit, "after": after})
     print_page(page, _print_entities, following="after", as_json=as_json)
 
 
 @_command("end-session")
 def _end_session(
-    client: MemoryClient,
+    client: ApiClient,
     session_id: Annotated[str, typer.Argument(help="What the client calls it (x-session-id), or our own id.")],
     project: options.Project = None,
 ) -> None:
     """Say that a session is at its end: what waits is learned from now, and it is summed up."""
-    ended = client.end_session(session_id, project)
+    path, query = ("sessions", session_id, "end"), {"project_id": project}
+    ended = client.ask("POST", MEMORY, *path, holding="session_id", query=query)
     out.print(f"ended {shown(ended['session_id'])}, {ended['waiting']} turns to learn from")
 
 
 @_command("search")
 def _search(
-    client: MemoryClient,
+    client: ApiClient,
     *,
     query: Annotated[str, typer.Argument(help="What to look for.")],
     limit: Annotated[int, typer.Option(min=1, max=100)] = 10,
-    types: options.Types = None,
-    project: options.Project = None,
-    since: options.Since = None,
-    until: options.Until = None,
+    selection: options.Selection,
     threshold: Annotated[float | None, typer.Option(min=-1, max=1, help="Least relevance.")] = None,
     memory_filter: options.Filter = None,
     as_json: AsJson = False,
 ) -> None:
     """Find the memories nearest to a query."""
-    kinds = [kind.value for kind in types] if types else None
-    period = {"since": since, "until": until}
-    hits = client.search(
-        query, limit=limit, types=kinds, project_id=project, threshold=threshold, filter=memory_filter, **period
-    )
+    asked = {"query": query, "limit": limit, "threshold": threshold, "filter": memory_filter, **asdict(selection)}
+    hits = client.ask("POST", MEMORY, "search", holding="data", json=given(asked))["data"]
     if as_json:
         print_json(hits)
     else:
@@ -140,7 +133,7 @@ def _search(
 
 @_command("explain")
 def _explain(
-    client: MemoryClient,
+    client: ApiClient,
     *,
     question: Annotated[str, typer.Argument(help="What the user asks.")],
     limit: Annotated[
@@ -153,10 +146,9 @@ def _explain(
     as_json: AsJson = False,
 ) -> None:
     """Show what recall would do with a question: each candidate, and why it was chosen or not."""
-    kinds = [kind.value for kind in types] if types else None
-    told = client.explain(
-        question, limit=limit, types=kinds, project_id=project, threshold=threshold, filter=memory_filter
-    )
+    wanted = {"types": types, "project_id": project, "filter": memory_filter}
+    asked = {"query": question, "as": "recall", "limit": limit, "threshold": threshold, **wanted}
+    told = client.ask("POST", MEMORY, "search", holding="data", json=given(asked))
     if as_json:
         print_json(told)
         return
@@ -167,7 +159,7 @@ def _explain(
 
 @_command("reflect")
 def _reflect(
-    client: MemoryClient,
+    client: ApiClient,
     *,
     question: Annotated[str, typer.Argument(help="A question about what is remembered.")],
     limit: Annotated[int | None, typer.Option(min=1, max=50, help="Sources at most.")] = None,
@@ -175,7 +167,8 @@ def _reflect(
     as_json: AsJson = False,
 ) -> None:
     """Answer a question from memories, with citations."""
-    told = client.reflect(question, limit=limit, project_id=project)
+    asked = {"question": question, "limit": limit, "project_id": project}
+    told = client.ask("POST", MEMORY, "reflect", holding="answer", json=given(asked))
     sources = (f"[{each['number']}] {each['observed_at'][:10]} {each['content']}" for each in told["citations"])
     why = [f"(no model's answer: {told['model_error']})"] if told["model_error"] else []
     report(told, (told["answer"], *why, *sources), as_json=as_json)
@@ -186,9 +179,9 @@ def _content(candidate: dict[str, Json]) -> str:
 
 
 @_command("receipts")
-def _receipts(client: MemoryClient, *, as_json: AsJson = False) -> None:
+def _receipts(client: ApiClient, *, as_json: AsJson = False) -> None:
     """List what the last requests were given: time (UTC), reason, ids and relevance; and what became of an order to forget."""
-    receipts = client.receipts()
+    receipts = client.ask("GET", MEMORY, "receipts", holding="data")["data"]
     if as_json:
         print_json(receipts)
         return
@@ -204,81 +197,58 @@ def _done(receipt: dict[str, Json]) -> list[str]:
 
 @_command("add")
 def _add(
-    client: MemoryClient,
+    client: ApiClient,
     *,
     content: Annotated[
         str | None, typer.Argument(help='For example "User is allergic to peanuts"; an episode\'s parts can make it.')
     ] = None,
-    goal: options.Goal = None,
-    steps: options.Steps = None,
-    outcome: options.Outcome = None,
-    lessons: options.Lessons = None,
-    kind: options.Type = None,
-    project: options.Project = None,
-    importance: options.Importance = None,
-    category: options.Category = None,
-    metadata: options.Metadata = None,
-    expires_at: options.Expires = None,
+    fields: options.MemoryFields,
 ) -> None:
     """Store a memory."""
-    parts = _parts(goal, steps, outcome, lessons)
-    kind = kind or (MemoryType.EPISODIC if parts else None)
-    fields = _fields(kind, project, metadata, importance=importance, category=category, expires_at=expires_at)
-    print_json(client.add(content, **fields, **parts))
+    kind = {"type": MemoryType.EPISODIC} if fields.is_episode else {}
+    print_json(client.ask("POST", MEMORY, holding="id", json=given({"content": content, **kind, **fields.given()})))
 
 
 @_command("update")
 def _update(
-    client: MemoryClient,
+    client: ApiClient,
     *,
     memory_id: options.MemoryId,
     content: Annotated[str | None, typer.Option(help="Its new text.")] = None,
-    goal: options.Goal = None,
-    steps: options.Steps = None,
-    outcome: options.Outcome = None,
-    lessons: options.Lessons = None,
-    kind: options.Type = None,
-    project: options.Project = None,
-    importance: options.Importance = None,
-    category: options.Category = None,
-    metadata: options.Metadata = None,
-    expires_at: options.Expires = None,
+    fields: options.MemoryFields,
     never_expires: Annotated[bool, typer.Option("--never-expires", help="Remove its time of expiry.")] = False,
 ) -> None:
     """Change a memory; what is not given stays as it is."""
-    if expires_at and never_expires:
+    if fields.expires_at and never_expires:
         raise InvalidRequestError("--expires-at and --never-expires exclude each other")
-    fields = _fields(kind, project, metadata, importance=importance, category=category, expires_at=expires_at)
-    given = {"content": content, **fields}
-    changes: dict[str, Json] = {name: value for name, value in given.items() if value is not None}
-    changes |= _parts(goal, steps, outcome, lessons)
-    print_json(client.update(memory_id, changes | ({"expires_at": None} if never_expires else {})))
+    changes = given({"content": content, **fields.given()})
+    print_json(_updated(client, memory_id, changes | ({"expires_at": None} if never_expires else {})))
 
 
 @_command("pin")
-def _pin(client: MemoryClient, memory_id: options.MemoryId) -> None:
+def _pin(client: ApiClient, memory_id: options.MemoryId) -> None:
     """Have one memory in every request that recall searches for, whatever it asks; it expires no more."""
-    client.update(memory_id, {"pinned": True})
+    _updated(client, memory_id, {"pinned": True})
     out.print(f"pinned {shown(memory_id)}")
 
 
 @_command("unpin")
-def _unpin(client: MemoryClient, memory_id: options.MemoryId) -> None:
+def _unpin(client: ApiClient, memory_id: options.MemoryId) -> None:
     """Have one memory in a request only when it is relevant, again."""
-    client.update(memory_id, {"pinned": False})
+    _updated(client, memory_id, {"pinned": False})
     out.print(f"unpinned {shown(memory_id)}")
 
 
 @_command("forget")
-def _forget(client: MemoryClient, memory_id: options.MemoryId) -> None:
+def _forget(client: ApiClient, memory_id: options.MemoryId) -> None:
     """Delete one memory."""
-    client.forget(memory_id)
+    client.ask("DELETE", MEMORY, memory_id, holding="deleted")
     out.print(f"forgot {shown(memory_id)}")
 
 
 @_command("forget-all")
 def _forget_all(
-    client: MemoryClient,
+    client: ApiClient,
     *,
     project: Annotated[str | None, typer.Option("--project", help="Only this project.")] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
@@ -287,25 +257,31 @@ def _forget_all(
     what = "everything" if project is None else f"everything in project {shown(project)}"
     if not yes:
         typer.confirm(f"Forget {what} that is remembered? This cannot be undone.", abort=True)
-    out.print(f"forgot {client.forget_all(project)['deleted']} memories")
+    user = None if "owner" in client.endpoint.parameters else client.endpoint.user
+    if user == "":
+        raise InvalidRequestError("forgetting everything needs the name of the user: give --user")
+    answer = client.ask("DELETE", MEMORY, holding="deleted", query={"user_id": user, "project_id": project})
+    out.print(f"forgot {answer['deleted']} memories")
 
 
 @_command("export")
 def _export(
-    client: MemoryClient,
+    client: ApiClient,
     *,
     history: Annotated[bool, typer.Option(help="Superseded memories too.")] = True,
     since: options.Since = None,
     until: options.Until = None,
 ) -> None:
     """Write every memory, or those of a period, to stdout, one JSON object a line; `import` reads it."""
-    for line in client.export(history=history, since=since, until=until):
-        typer.echo(line)
+    query = {"history": history, "since": since, "until": until}
+    with client.stream("GET", MEMORY, "export", query=query) as response:
+        for line in response.iter_lines():
+            typer.echo(line)
 
 
 @_command("import")
 def _import(
-    client: MemoryClient,
+    client: ApiClient,
     *,
     file: Annotated[Path, typer.Argument(help="Lines as `export` writes them; - reads stdin.", allow_dash=True)],
     from_user: Annotated[
@@ -319,7 +295,9 @@ def _import(
     One that was deleted comes back.
     """
     with _lines(file) as lines:
-        result = importing.import_lines(lines, partial(client.import_lines, from_user=from_user))
+        result = importing.import_lines(
+            lines, partial(client.import_lines, prefix=MEMORY, query={"from_user": from_user})
+        )
     summary = f"{result['imported']} imported, {result['skipped']} skipped, {result['refused']} refused"
     report(result, [summary], as_json=as_json)
     for error in result["errors"] if not as_json else ():
@@ -330,7 +308,25 @@ def _import(
 
 
 importing.register(memory_app)
-switches.register(memory_app)
+
+
+@_command("pause")
+def _pause(client: ApiClient) -> None:
+    """Pause remembering: nothing is recalled, and nothing that is said is stored, until `resume`."""
+    out.print(f"paused since {_set_paused(client, paused=True)['paused_at']}")
+
+
+@_command("resume")
+def _resume(client: ApiClient) -> None:
+    """Remember again; what was said in the pause is not."""
+    _set_paused(client, paused=False)
+    out.print("resumed")
+
+
+@_command("settings")
+def _settings(client: ApiClient) -> None:
+    """Show the user's switches: whether remembering is paused, and since when."""
+    print_json(client.ask("GET", MEMORY, "settings", holding="paused"))
 
 
 # -- input and output --------------------------------------------------------------------------------------------------
@@ -345,27 +341,12 @@ def _lines(file: Path) -> AbstractContextManager[Iterable[bytes]]:
         raise InvalidRequestError(f"cannot read {file}: {error.strerror}") from None
 
 
-def _fields(kind: MemoryType | None, project: str | None, metadata: str | None, **plain: Json) -> dict[str, Json]:
-    decoded = None if metadata is None else _object(metadata)
-    return {"type": kind.value if kind else None, "project_id": project, "metadata": decoded, **plain}
+def _updated(client: ApiClient, memory_id: str, changes: dict[str, Json]) -> dict[str, Json]:
+    return client.ask("PATCH", MEMORY, memory_id, holding="id", json=changes)
 
 
-def _parts(
-    goal: str | None, steps: list[str] | None, outcome: str | None, lessons: list[str] | None
-) -> dict[str, Json]:
-    """The parts of an episode that are given; repeated options without a value are an empty list."""
-    given = {"goal": goal, "steps": steps or None, "outcome": outcome, "lessons": lessons or None}
-    return {name: value for name, value in given.items() if value is not None}
-
-
-def _object(text: str) -> dict[str, Json]:
-    try:
-        value = json.loads(text)
-    except ValueError:
-        value = None
-    if not isinstance(value, dict):
-        raise InvalidRequestError("--metadata must be a JSON object")
-    return value
+def _set_paused(client: ApiClient, *, paused: bool) -> dict[str, Json]:
+    return client.ask("PUT", MEMORY, "settings", holding="paused", json={"paused": paused})
 
 
 def _print_memories(memories: Sequence[dict[str, Json]]) -> None:

@@ -1,30 +1,74 @@
-"""Options and arguments of `semrouter-memory memory`, those that several commands take."""
+"""Options and arguments of `semrouter-memory memory`: those that several commands take."""
 
+import json
+from dataclasses import dataclass, fields
 from typing import Annotated
 
 import typer
 
-from semrouter_memory.model import MemoryType
+from semrouter_memory.errors import InvalidRequestError
+from semrouter_memory.model import Json, MemoryType
 
-Type = Annotated[MemoryType | None, typer.Option("--type", help="Its type.")]
+MemoryId = Annotated[str, typer.Argument(help="The memory's id.")]
 Types = Annotated[list[MemoryType] | None, typer.Option("--type", help="Only this type; may be repeated.")]
 Project = Annotated[str | None, typer.Option("--project", help='Its project; "" is the user\'s own space.')]
-Importance = Annotated[float | None, typer.Option(min=0, max=1, help="0 (trivia) to 1 (vital).")]
-Metadata = Annotated[str | None, typer.Option(help="A JSON object to store with the statement.")]
-Expires = Annotated[str | None, typer.Option(help="From when on it is not recalled: 2027-01-01T00:00:00Z.")]
 Since = Annotated[
     str | None, typer.Option(help="Only what was said from then on: 2027-01-01, or a time with its offset.")
 ]
 Until = Annotated[str | None, typer.Option(help="Only what was said before that time; of a date, up to its end.")]
-Goal = Annotated[str | None, typer.Option(help="What was to be done; of an episode.")]
-Steps = Annotated[list[str] | None, typer.Option("--step", help="A step of an episode; may be repeated.")]
-Outcome = Annotated[str | None, typer.Option(help="How an episode ended.")]
-Lessons = Annotated[list[str] | None, typer.Option("--lesson", help="What to do next time; may be repeated.")]
-Category = Annotated[str | None, typer.Option(help='A category of your own; "": none.')]
 Filter = Annotated[
     str | None,
     typer.Option(
         "--filter", help="Only memories with all of this: category=work,metadata.team=core,min_importance=0.5."
     ),
 ]
-MemoryId = Annotated[str, typer.Argument(help="The memory's id.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which memories are meant, by the names of the API."""
+
+    types: Types = None
+    project_id: Project = None
+    since: Since = None
+    until: Until = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryFields:
+    """What a caller says of a memory, by the names of the API."""
+
+    goal: Annotated[str | None, typer.Option(help="What was to be done; of an episode.")] = None
+    steps: Annotated[list[str] | None, typer.Option("--step", help="A step of an episode; may be repeated.")] = None
+    outcome: Annotated[str | None, typer.Option(help="How an episode ended.")] = None
+    lessons: Annotated[list[str] | None, typer.Option("--lesson", help="What to do next time; may be repeated.")] = None
+    type: Annotated[MemoryType | None, typer.Option("--type", help="Its type.")] = None
+    project_id: Project = None
+    importance: Annotated[float | None, typer.Option(min=0, max=1, help="0 (trivia) to 1 (vital).")] = None
+    category: Annotated[str | None, typer.Option(help='A category of your own; "": none.')] = None
+    metadata: Annotated[str | None, typer.Option(help="A JSON object to store with the statement.")] = None
+    expires_at: Annotated[str | None, typer.Option(help="From when on it is not recalled: 2027-01-01T00:00:00Z.")] = (
+        None
+    )
+
+    def given(self) -> dict[str, Json]:
+        """Those that were given. Raises: InvalidRequestError: the metadata is no JSON object."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        # A repeated option that was not given is an empty list.
+        found = {name: value for name, value in values.items() if value not in (None, [])}
+        return found | ({"metadata": _object(self.metadata)} if self.metadata is not None else {})
+
+    @property
+    def is_episode(self) -> bool:
+        """Whether a part of an episode was given."""
+        return bool(self.steps or self.lessons) or self.goal is not None or self.outcome is not None
+
+
+def _object(text: str) -> dict[str, Json]:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise InvalidRequestError("--metadata must be a JSON object")
+    return value

@@ -9,7 +9,7 @@ import typer
 from semrouter_memory.cli.connection import operator_command
 from semrouter_memory.cli.output import AsJson, err, print_json, print_objects, print_page, report
 from semrouter_memory.errors import InvalidRequestError
-from semrouter_memory.manage.client import OperatorClient
+from semrouter_memory.manage.client import TURNS, ApiClient
 from semrouter_memory.model import Json, TurnState
 
 app = typer.Typer()
@@ -58,7 +58,7 @@ User = Annotated[str | None, typer.Option(help="Only this user's.")]
 
 @operator_command(_turns, "list")
 def _list(
-    client: OperatorClient,
+    client: ApiClient,
     *,
     user: User = None,
     state: Annotated[list[TurnState] | None, typer.Option(help="Only this state; may be repeated.")] = None,
@@ -67,7 +67,8 @@ def _list(
     as_json: AsJson = False,
 ) -> None:
     """List turns, newest first, without what was said."""
-    page = client.turns(limit=limit, before=before, user=user, states=[each.value for each in state or ()])
+    query = {"limit": limit, "before": before, "user_id": user, "state": [each.value for each in state or ()]}
+    page = client.ask("GET", TURNS, holding="data", query=query)
     print_page(page, _print_turns, following="before", as_json=as_json)
 
 
@@ -76,14 +77,14 @@ def _print_turns(turns: Sequence[dict[str, Json]]) -> None:
 
 
 @operator_command(_turns, "show")
-def _show(client: OperatorClient, *, turn_id: TurnId) -> None:
+def _show(client: ApiClient, *, turn_id: TurnId) -> None:
     """Show one turn with what the user said and was answered, as JSON."""
-    print_json(client.turn(turn_id))
+    print_json(client.ask("GET", TURNS, turn_id, holding="id"))
 
 
 @operator_command(_turns, "retry")
 def _retry(
-    client: OperatorClient,
+    client: ApiClient,
     *,
     turn_id: Annotated[str | None, typer.Argument(help="A dead letter's id.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="All dead letters.")] = False,
@@ -93,20 +94,21 @@ def _retry(
     """Let a dead letter wait again, or all of them (of a user)."""
     if (turn_id is None) is not everything or (turn_id and user):
         raise InvalidRequestError("say which: an id, or --all, which --user narrows down")
-    retried = client.retry_all(user) if turn_id is None else client.retry(turn_id)
+    one = () if turn_id is None else (turn_id,)
+    retried = client.ask("POST", TURNS, *one, "retry", holding="retried", query={"user_id": user})["retried"]
     report({"retried": retried}, [f"{retried} waiting again"], as_json=as_json)
 
 
 @operator_command(_turns, "drop")
-def _drop(client: OperatorClient, *, turn_id: TurnId, as_json: AsJson = False) -> None:
+def _drop(client: ApiClient, *, turn_id: TurnId, as_json: AsJson = False) -> None:
     """Delete a dead or waiting turn without learning from it."""
-    report(client.drop(turn_id), [f"dropped {turn_id}"], as_json=as_json)
+    report(client.ask("DELETE", TURNS, turn_id, holding="deleted"), [f"dropped {turn_id}"], as_json=as_json)
 
 
 @operator_command(_turns, "totals")
-def _count(client: OperatorClient, *, as_json: AsJson = False) -> None:
+def _count(client: ApiClient, *, as_json: AsJson = False) -> None:
     """Count what became of all turns ever accepted; exit status 1 when it does not add up."""
-    totals = client.totals()
+    totals = client.ask("GET", TURNS, "totals", holding="accepted")
     meanings = {"accepted": "turns accepted, of which", **_TOTALS}
     width = max(len(str(totals[name])) for name in meanings)
     report(totals, [f"{totals[name]:>{width}}  {meaning}" for name, meaning in meanings.items()], as_json=as_json)
@@ -116,20 +118,20 @@ def _count(client: OperatorClient, *, as_json: AsJson = False) -> None:
 
 
 @operator_command(app, "compact")
-def _compact(client: OperatorClient, *, as_json: AsJson = False) -> None:
+def _compact(client: ApiClient, *, as_json: AsJson = False) -> None:
     """Take what was deleted out of the sidecar's files, now.
 
     Forgotten memories and turns are invisible at once, but their text may stay
     in unused pages of the files until this was done. It also happens on
     schedule (memory.ageing.compact_hours). The sidecar goes on serving.
     """
-    parts = client.compact()
+    parts = client.ask("POST", "/v1/compact", holding="data")["data"]
     report(parts, _durations(parts), as_json=as_json)
 
 
 @operator_command(app, "backup")
 def _backup(
-    client: OperatorClient,
+    client: ApiClient,
     *,
     directory: Annotated[
         Path, typer.Argument(help="A new directory on the sidecar's machine.", file_okay=False, resolve_path=True)
@@ -143,7 +145,7 @@ def _backup(
     Milvus server and what is in Redis are not in it: these have backups of
     their own.
     """
-    parts = client.backup(str(directory))
+    parts = client.ask("POST", "/v1/backup", holding="data", json={"directory": str(directory)})["data"]
     report(parts, _durations(parts), as_json=as_json)
 
 

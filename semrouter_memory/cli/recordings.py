@@ -5,18 +5,19 @@ What the commands do is loaded when they run: it takes a second, which `--help` 
 
 import asyncio
 import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 
-from semrouter_memory.cli.connection import OPERATOR_API, OperatorTokenFile, OperatorUrl, operator_endpoint
+from semrouter_memory.cli.connection import OperatorConnection
+from semrouter_memory.cli.option_groups import with_groups
 from semrouter_memory.cli.output import err, shown
 from semrouter_memory.cli.output import out as printed
 from semrouter_memory.errors import InputFileError, InvalidRequestError
-from semrouter_memory.manage.client import OperatorClient
+from semrouter_memory.manage.client import TIMEOUT_SECONDS, ApiClient
 
 if TYPE_CHECKING:
     from semrouter_memory.replay.cleaning import Cleaner
@@ -44,56 +45,77 @@ _COLOURS = {"-": "red", "+": "green", "@": "cyan"}
 _FASTEST = 1e6
 """Of the speeds that are numbers; more is what `max` is for."""
 
-Form = Annotated[Literal["jsonl", "protobuf"], typer.Option("--format", help="Lines to read and compare, or protobuf.")]
-Into = Annotated[
-    Literal["rolling", "exchange"], typer.Option("--files", help="Many exchanges in a file, or one in each.")
-]
-Normalise = Annotated[
-    bool, typer.Option("--normalise", help="Leave out times, and number ids: for recordings in a repository.")
-]
-Pseudonymise = Annotated[bool, typer.Option("--pseudonymise", help="Replace every word and id, the same by the same.")]
-Redact = Annotated[list[str] | None, typer.Option(metavar="HEADER", help="A further header that is not recorded.")]
-MaxFile = Annotated[int, typer.Option(min=1, help="Bound on one file, in MB.")]
-MaxTotal = Annotated[
-    int, typer.Option(min=1, help="Bound on all recordings in the directory, in MB; the oldest leave.")
-]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writing:
+    """How recordings are writing."""
+
+    form: Annotated[
+        Literal["jsonl", "protobuf"], typer.Option("--format", help="Lines to read and compare, or protobuf.")
+    ] = "jsonl"
+    into: Annotated[
+        Literal["rolling", "exchange"], typer.Option("--files", help="Many exchanges in a file, or one in each.")
+    ] = "rolling"
+    max_file_mb: Annotated[int, typer.Option(min=1, help="Bound on one file, in MB.")] = 64
+    max_total_mb: Annotated[
+        int, typer.Option(min=1, help="Bound on all recordings in the directory, in MB; the oldest leave.")
+    ] = 1024
+    redact: Annotated[
+        list[str] | None, typer.Option(metavar="HEADER", help="A further header that is not recorded.")
+    ] = None
+    pseudonymise: Annotated[
+        bool, typer.Option("--pseudonymise", help="Replace every word and id, the same by the same.")
+    ] = False
+    normalise: Annotated[
+        bool, typer.Option("--normalise", help="Leave out times, and number ids: for recordings in a repository.")
+    ] = False
+
+    def writer(self, directory: Path) -> "ExchangeWriter":
+        """What writes recordings to that directory."""
+        from semrouter_memory.replay.folder import ExchangeWriter, FolderSettings  # noqa: PLC0415 - see above
+
+        settings = FolderSettings(
+            directory=directory,
+            format=self.form,
+            files=self.into,
+            max_file_bytes=self.max_file_mb * _MB,
+            max_total_bytes=self.max_total_mb * _MB,
+            pseudonymised=self.pseudonymise,
+            timed=not self.normalise,
+        )
+        return ExchangeWriter(settings)
 
 
 @_record.callback(invoke_without_command=True)
+@with_groups
 def record(
     context: typer.Context,
     *,
     out: Annotated[Path | None, typer.Option(help="Directory that takes the recordings.")] = None,
     seconds: Annotated[float, typer.Option(min=0.1, max=86400, help="For how long; Ctrl-C ends it earlier.")] = 60,
     sample: Annotated[float, typer.Option(min=0.000001, max=1, help="Share of the exchanges.")] = 1,
-    form: Form = "jsonl",
-    into: Into = "rolling",
-    max_file_mb: MaxFile = 64,
-    max_total_mb: MaxTotal = 1024,
-    redact: Redact = None,
-    pseudonymise: Pseudonymise = False,
-    normalise: Normalise = False,
-    url: OperatorUrl = OPERATOR_API,
-    operator_token_file: OperatorTokenFile = None,
+    writing: Writing,
+    connection: OperatorConnection,
 ) -> None:
     """Record what a running sidecar sees, from now on."""
     if context.invoked_subcommand is not None:
         return
     if out is None:
         raise InvalidRequestError("say where recordings go: --out DIR")
-    target = operator_endpoint(url, operator_token_file)
-    writer = _writer(out, form, into, (max_file_mb, max_total_mb), pseudonymised=pseudonymise, normalise=normalise)
-    wish = {"seconds": seconds, "sample": sample, "pseudonymise": pseudonymise, "redact": redact or []}
-    with OperatorClient(target) as client, client.recording(wish, seconds=seconds) as chunks:
+    endpoint = replace(connection.endpoint(), timeout_seconds=seconds + TIMEOUT_SECONDS)
+    writer = writing.writer(out)
+    wish = {"seconds": seconds, "sample": sample, "pseudonymise": writing.pseudonymise, "redact": writing.redact or []}
+    with ApiClient(endpoint) as client, client.stream("POST", "/v1/recording", query=wish) as response:
         err.print(f"recording for {seconds:g} s into {out}; Ctrl-C ends it")
         try:
-            writer.take_stream(chunks, url, _tell)
+            writer.take_stream(response.iter_raw(), connection.url, _tell)
         except KeyboardInterrupt:
             err.print("ended")
     _summarise_writing(writer)
 
 
 @_record.command("import-tap")
+@with_groups
 def import_tap(
     files: Annotated[
         list[Path],
@@ -106,13 +128,7 @@ def import_tap(
     ] = "two-filter",
     user: Annotated[str, typer.Option(help="Who asked, where the tap did not see it.")] = "",
     user_header: Annotated[str, typer.Option(help="memory.identity.user_header.")] = "x-authz-user-id",
-    form: Form = "jsonl",
-    into: Into = "rolling",
-    max_file_mb: MaxFile = 64,
-    max_total_mb: MaxTotal = 1024,
-    redact: Redact = None,
-    pseudonymise: Pseudonymise = False,
-    normalise: Normalise = False,
+    writing: Writing,
 ) -> None:
     """Make recordings of Envoy's tap output (http_streamed_trace_segment or http_buffered_trace).
 
@@ -124,8 +140,8 @@ def import_tap(
     from semrouter_memory.replay.records import RecordedExchange  # noqa: PLC0415
 
     paths, user_header = tap.tap_files(files), user_header.lower()
-    cleaner = _cleaner(redact or [], user_header, pseudonymise=pseudonymise)
-    writer = _writer(out, form, into, (max_file_mb, max_total_mb), pseudonymised=pseudonymise, normalise=normalise)
+    cleaner = _cleaner(writing.redact or [], user_header, pseudonymise=writing.pseudonymise)
+    writer = writing.writer(out)
     number, damaged = 0, 0
     for path in paths:
         try:
@@ -138,23 +154,6 @@ def import_tap(
             damaged += 1
             _tell(str(error))
     _summarise_writing(writer, damaged)
-
-
-def _writer(
-    out: Path, form: Form, into: Into, bounds_mb: tuple[int, int], *, pseudonymised: bool, normalise: bool
-) -> "ExchangeWriter":
-    from semrouter_memory.replay.folder import ExchangeWriter, FolderSettings  # noqa: PLC0415 - see above
-
-    settings = FolderSettings(
-        directory=out,
-        format=form,
-        files=into,
-        max_file_bytes=bounds_mb[0] * _MB,
-        max_total_bytes=bounds_mb[1] * _MB,
-        pseudonymised=pseudonymised,
-        timed=not normalise,
-    )
-    return ExchangeWriter(settings)
 
 
 def _cleaner(headers: list[str], user_header: str, *, pseudonymise: bool) -> "Cleaner":

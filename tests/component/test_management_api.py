@@ -21,7 +21,7 @@ from starlette.types import Scope as AsgiScope
 
 from semrouter_memory.config import IdentityConfig, ManagementConfig, TelemetryConfig
 from semrouter_memory.errors import NotFoundError, Service, StoreUnavailableError, UnavailableError
-from semrouter_memory.manage.client import ApiEndpoint, MemoryClient, OperatorClient
+from semrouter_memory.manage.client import MEMORY, TURNS, ApiClient, ApiEndpoint
 from semrouter_memory.manage.http import Readiness, create_operator_api, create_user_api
 from semrouter_memory.manage.server import serve_http
 from semrouter_memory.manage.service import MemoryService
@@ -770,15 +770,15 @@ async def test_a_client_says_what_may_be_missing_where_there_is_no_route(house: 
     )
 
     def ask() -> None:
-        with OperatorClient(ApiEndpoint(url=operators.url)) as client:
-            client.totals()
+        with ApiClient(ApiEndpoint(url=operators.url)) as client:
+            client.ask("GET", TURNS, "totals", holding="accepted")
 
     with pytest.raises(NotFoundError, match=r"^/v1/turns/totals: there is no such route.*management\.operator_token"):
         await asyncio.to_thread(ask)
 
     def get() -> None:
-        with MemoryClient(ApiEndpoint(url=house.url, headers={"x-authz-user-id": "alice"})) as client:
-            client.get("unknown")
+        with ApiClient(ApiEndpoint(url=house.url, headers={"x-authz-user-id": "alice"})) as client:
+            client.ask("GET", MEMORY, "unknown", holding="id")
 
     with pytest.raises(NotFoundError, match="no such memory"):
         await asyncio.to_thread(get)

@@ -21,7 +21,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.types import CallToolResult, TextContent
 
 from semrouter_memory.cli.mcp import Bridge
-from semrouter_memory.manage.client import ApiEndpoint, MemoryClient
+from semrouter_memory.manage.client import ApiClient, ApiEndpoint
 from semrouter_memory.manage.tools import TOOLS
 from tests.management_ports import TOKEN, Ports, open_ports
 
@@ -356,7 +356,7 @@ def test_a_bridge_says_why_it_gets_no_answer(
     """To the client, in the answer to its message, and on stderr; all that is on stdout is messages."""
     lines = [b'{"jsonrpc": "2.0", "id": "a", "method": "initialize"}\n', b"\n", b"no JSON\n", b'{"method": "notice"}\n']
     sink = BytesIO()
-    with MemoryClient(ApiEndpoint(url=url or ports.operator_url)) as client:
+    with ApiClient(ApiEndpoint(url=url or ports.operator_url)) as client:
         Bridge(client, sink).run(lines)
     (answer,) = map(json.loads, sink.getvalue().splitlines())
     assert answer["id"] == "a"

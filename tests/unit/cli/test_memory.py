@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from semrouter_memory.cli.connection import TOKEN_FILE_VARIABLE, URL_VARIABLE, user_endpoint
+from semrouter_memory.cli.connection import TOKEN_FILE_VARIABLE, URL_VARIABLE, UserConnection
 from semrouter_memory.config import Config
 from semrouter_memory.manage.client import ApiEndpoint
 from semrouter_memory.stack.envoy import SHIPPED
@@ -19,9 +19,7 @@ def target(
     token: Path | None = None,
     url: str | None = None,
 ) -> ApiEndpoint:
-    return user_endpoint(
-        url=url, user=user, owner=owner, user_header="x-authz-user-id", api_key=api_key, operator_token_file=token
-    )
+    return UserConnection(url=url, user=user, owner=owner, api_key=api_key, operator_token_file=token).endpoint()
 
 
 @pytest.fixture(autouse=True)
