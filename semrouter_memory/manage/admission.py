@@ -39,21 +39,51 @@ class AdmissionPolicy:
         self._config, self._redact, self._clock = config, redact, clock
 
     def content(self, content: str) -> str:
-        """The text as it is stored."""
-        return admissible_content(content, max_chars=self._config.max_content_chars, redact=self._redact)
+        """The text as it is stored; refused when blank, too long, or no text, and when it holds a secret."""
+        content = content.strip()
+        require_text(content, max_chars=self._config.max_content_chars, field="content")
+        self._check_text(content, "content")
+        return content
 
     def check_query(self, query: str) -> None:
-        require_query(query, max_chars=self._config.max_content_chars)
+        """Refuse a query that is blank or too long."""
+        require_text(query, max_chars=self._config.max_content_chars, field="query")
 
     def check_metadata(self, metadata: Mapping[str, Json], *, stored: bool = False) -> None:
-        """Args: stored: it is a memory's whole metadata; what the service wrote is not checked."""
-        attached = {key: value for key, value in metadata.items() if not stored or key not in PROVENANCE}
-        admissible_metadata(attached, max_bytes=self._config.max_metadata_bytes, redact=self._redact)
+        """Refuse what is too large or too deep, a secret, a value that other JSON readers do not understand, and the service's own keys.
+
+        Args:
+            stored: it is a memory's whole metadata; what the service wrote is not checked.
+        """
+        own = sorted(PROVENANCE & metadata.keys())
+        if own and not stored:
+            raise InvalidRequestError(f"metadata.{own[0]} is set by the service", field=f"metadata.{own[0]}")
+        attached = {key: value for key, value in metadata.items() if key not in own}
+        size = 0
+        for text in _texts(attached, _MAX_DEPTH):
+            size += self._size_of(text, "metadata")
+            if size > self._config.max_metadata_bytes:
+                raise InvalidRequestError(
+                    f"metadata is larger than {self._config.max_metadata_bytes} bytes", field="metadata"
+                )
 
     def check_episode(self, episode: Episode, kind: MemoryType) -> None:
-        admissible_episode(episode, kind, max_bytes=self._config.max_metadata_bytes, redact=self._redact)
+        """Refuse parts of a memory of another type, and parts that are too large or hold what may not be stored."""
+        if episode == Episode():
+            return
+        if kind is not MemoryType.EPISODIC:
+            raise InvalidRequestError(
+                "goal, steps, outcome and lessons belong to a memory of type episodic", field="type"
+            )
+        size, limit = 0, self._config.max_metadata_bytes
+        for name, part in asdict(episode).items():
+            texts = [part] if isinstance(part, str) else list(part)
+            size += sum(self._size_of(text, name) for text in texts)
+            if size > limit:
+                raise InvalidRequestError(f"goal, steps, outcome and lessons are larger than {limit} bytes", field=name)
 
     def check_expiry(self, expires_at: datetime | None) -> None:
+        """Refuse a time that is past."""
         if expires_at is not None and expires_at <= self._clock.now():
             raise InvalidRequestError("must lie in the future", field="expires_at")
 
@@ -62,87 +92,51 @@ class AdmissionPolicy:
         self.content(line.content)
         self.check_metadata(line.metadata, stored=True)
         self.check_episode(line.episode, line.type)
-        admissible_provenance(line.metadata, redact=self._redact)
+        for key, value in line.metadata.items():
+            self._check_provenance(key, value)
+
+    def _check_provenance(self, key: str, value: Json) -> None:
+        """Check what an import says that the service wrote: background work relies on it, and recall shows some of it."""
+        field = f"metadata.{key}"
+        if key in PROVENANCE_IDS and not (isinstance(value, list) and all(isinstance(each, str) for each in value)):
+            raise InvalidRequestError("must be a list of ids", field=field)
+        if key not in PROVENANCE_KINDS:
+            return
+        # Not isinstance: true is an int, too.
+        if type(value) is not PROVENANCE_KINDS[key]:
+            raise InvalidRequestError(f"must be of type {PROVENANCE_KINDS[key].__name__}", field=field)
+        if key == STATEMENTS and not _are_statements(value):
+            raise InvalidRequestError("must be a list of attributes with value and text", field=field)
+        if key == EPISODE and not _is_episode(value):
+            raise InvalidRequestError("must have texts goal and outcome, and lists of texts", field=field)
+        for text in _texts(value, _MAX_DEPTH):
+            self._check_text(text, field)
+
+    def _size_of(self, text: str, field: str) -> int:
+        """The bytes of a text that may be stored."""
+        self._check_text(text, field)
+        return len(text.encode())
+
+    def _check_text(self, text: str, field: str) -> None:
+        if "\x00" in text or not _encodable(text):
+            raise InvalidRequestError(
+                f"{field} holds characters that are no text (NUL or lone surrogates)", field=field
+            )
+        if kinds := self._redact(text).kinds:
+            named = " and ".join(dict.fromkeys(kind.in_words for kind in kinds))
+            raise InvalidRequestError(f"{field} seems to hold {named}; secrets are not stored", field=field)
 
 
-def require_query(query: str, *, max_chars: int, field: str = "query") -> None:
+def require_text(text: str, *, max_chars: int, field: str) -> None:
     """Raises: InvalidRequestError: it is blank or too long."""
-    if not query.strip():
+    if not text.strip():
         raise InvalidRequestError(f"{field} must not be blank", field=field)
-    if len(query) > max_chars:
+    if len(text) > max_chars:
         raise InvalidRequestError(f"{field} is longer than {max_chars} characters", field=field)
 
 
-def admissible_content(content: str, *, max_chars: int, redact: Redact) -> str:
-    """The text as it is stored.
-
-    Raises:
-        InvalidRequestError: it is blank, too long, holds control characters that no store keeps, or a secret.
-    """
-    content = content.strip()
-    if not content:
-        raise InvalidRequestError("content must not be blank", field="content")
-    if len(content) > max_chars:
-        raise InvalidRequestError(f"content is longer than {max_chars} characters", field="content")
-    _refuse_text(content, redact, "content")
-    return content
-
-
-def admissible_metadata(metadata: Mapping[str, Json], *, max_bytes: int, redact: Redact) -> None:
-    """Check what a caller wants to attach to a memory.
-
-    Raises:
-        InvalidRequestError: it is too large or too deep, uses a key that belongs to the service, holds a value that
-            other JSON readers do not understand (NaN, integers beyond 64 bits), or a secret.
-    """
-    for key in sorted(PROVENANCE & metadata.keys()):
-        raise InvalidRequestError(f"metadata.{key} is set by the service", field=f"metadata.{key}")
-    size = 0
-    for text in _texts(metadata, _MAX_DEPTH):
-        _refuse_text(text, redact, "metadata")
-        size += len(text.encode())
-        if size > max_bytes:
-            raise InvalidRequestError(f"metadata is larger than {max_bytes} bytes", field="metadata")
-
-
-def admissible_episode(episode: Episode, kind: MemoryType, *, max_bytes: int, redact: Redact) -> None:
-    """Check the parts of an episode.
-
-    Raises:
-        InvalidRequestError: the memory is of another type, or the parts are too large or hold what may not be stored.
-    """
-    if episode == Episode():
-        return
-    if kind is not MemoryType.EPISODIC:
-        raise InvalidRequestError("goal, steps, outcome and lessons belong to a memory of type episodic", field="type")
-    size = 0
-    for name, part in asdict(episode).items():
-        for text in [part] if isinstance(part, str) else part:
-            _refuse_text(text, redact, name)
-            size += len(text.encode())
-        if size > max_bytes:
-            raise InvalidRequestError(f"goal, steps, outcome and lessons are larger than {max_bytes} bytes", field=name)
-
-
-def admissible_provenance(metadata: Mapping[str, Json], *, redact: Redact) -> None:
-    """Check what an import says that the service wrote: background work relies on it, and recall shows some of it.
-
-    Raises:
-        InvalidRequestError: a value is not of the kind that the service writes, or holds what may not be stored.
-    """
-    for key, value in metadata.items():
-        if key in PROVENANCE_IDS and not (isinstance(value, list) and all(isinstance(each, str) for each in value)):
-            raise InvalidRequestError("must be a list of ids", field=f"metadata.{key}")
-        # Not isinstance: true is an int, too.
-        if key in PROVENANCE_KINDS and type(value) is not PROVENANCE_KINDS[key]:
-            raise InvalidRequestError(f"must be of type {PROVENANCE_KINDS[key].__name__}", field=f"metadata.{key}")
-        if key == STATEMENTS and not all(isinstance(each, dict) and each.keys() == _STATEMENT for each in value):
-            raise InvalidRequestError("must be a list of attributes with value and text", field=f"metadata.{key}")
-        if key == EPISODE and not _is_episode(value):
-            raise InvalidRequestError("must have texts goal and outcome, and lists of texts", field=f"metadata.{key}")
-        if key in PROVENANCE_KINDS:
-            for text in _texts(value, _MAX_DEPTH):
-                _refuse_text(text, redact, f"metadata.{key}")
+def _are_statements(value: Json) -> bool:
+    return all(isinstance(each, dict) and each.keys() == _STATEMENT for each in value)
 
 
 def _is_episode(value: Json) -> bool:
@@ -150,14 +144,6 @@ def _is_episode(value: Json) -> bool:
     if value.keys() != _EPISODE or not isinstance(value["steps"], list) or not isinstance(value["lessons"], list):
         return False
     return all(isinstance(text, str) for text in (value["goal"], value["outcome"], *value["steps"], *value["lessons"]))
-
-
-def _refuse_text(text: str, redact: Redact, field: str) -> None:
-    if "\x00" in text or not _encodable(text):
-        raise InvalidRequestError(f"{field} holds characters that are no text (NUL or lone surrogates)", field=field)
-    if kinds := redact(text).kinds:
-        named = " and ".join(dict.fromkeys(kind.in_words for kind in kinds))
-        raise InvalidRequestError(f"{field} seems to hold {named}; secrets are not stored", field=field)
 
 
 def _texts(value: Json, depth: int) -> Iterator[str]:

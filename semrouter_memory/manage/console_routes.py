@@ -1,30 +1,19 @@
 """The console: a page for browsers over the API, made of static files without anybody's data."""
 
-import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cache
 from http import HTTPStatus
-from importlib.resources import files
-from pathlib import PurePath
-from types import MappingProxyType
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Path, Request, Response
 from fastapi.responses import RedirectResponse
+from starlette.exceptions import HTTPException
+from starlette.staticfiles import StaticFiles
 
 from semrouter_memory.errors import NotFoundError
 from semrouter_memory.manage.access import PREFIX, Access, Owner, access_of, api_router
 from semrouter_memory.manage.schemas import ApiAnswer
 
 PATH = f"{PREFIX}/console"
-_PAGE = "index.html"
-_TYPES = {
-    ".html": "text/html; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".svg": "image/svg+xml",
-}
+_FILES = StaticFiles(packages=[("semrouter_memory.manage", "console")])
 
 
 class Viewer(ApiAnswer):
@@ -35,26 +24,6 @@ class Viewer(ApiAnswer):
     """
 
     owner: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Asset:
-    content: bytes
-    media_type: str
-    tag: str
-
-
-@cache
-def _assets() -> Mapping[str, _Asset]:
-    """The files by name: what is asked for is looked up here, and never becomes a path."""
-    folder = files("semrouter_memory.manage") / "console"
-    found = {file.name: file.read_bytes() for file in folder.iterdir() if PurePath(file.name).suffix in _TYPES}
-    return MappingProxyType(
-        {
-            name: _Asset(content, _TYPES[PurePath(name).suffix], f'"{hashlib.sha256(content).hexdigest()[:16]}"')
-            for name, content in found.items()
-        }
-    )
 
 
 # Not described: pages are for people.
@@ -75,7 +44,7 @@ async def _operator() -> Viewer:
 
 @pages.get("")
 async def _page(request: Request) -> Response:
-    return _response(request, _PAGE)
+    return await _response(request, "index.html")
 
 
 @pages.get("/")
@@ -86,18 +55,17 @@ async def _without_slash() -> Response:
 
 @pages.get("/{name}")
 async def _file(request: Request, name: Annotated[str, Path()]) -> Response:
-    return _response(request, name)
+    return await _response(request, name)
 
 
-def _response(request: Request, name: str) -> Response:
-    asset = _assets().get(name)
-    if asset is None:
-        raise NotFoundError("no such file", kind="file")
+async def _response(request: Request, name: str) -> Response:
+    try:
+        found = await _FILES.get_response(name, request.scope)
+    except HTTPException:
+        raise NotFoundError("no such file", kind="file") from None
     # Asked for again each time, so that a page never runs with an older version's script.
-    headers = {"cache-control": "no-cache", "etag": asset.tag}
-    if request.headers.get("if-none-match") == asset.tag:
-        return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
-    return Response(asset.content, media_type=asset.media_type, headers=headers)
+    found.headers["cache-control"] = "no-cache"
+    return found
 
 
 def _require_user(request: Request, access: Annotated[Access, Depends(access_of)]) -> None:

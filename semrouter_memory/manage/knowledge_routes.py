@@ -4,14 +4,13 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import Depends, Path, Query, Request
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AliasPath, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
 from semrouter_memory.errors import InvalidRequestError, NotFoundError
 from semrouter_memory.knowledge.documents import Document
 from semrouter_memory.knowledge.service import AddOutcome, KnowledgeService, Upload
 from semrouter_memory.manage.access import NOT_FOUND, TOO_LARGE, Api, Owner, api_router
 from semrouter_memory.manage.schemas import MAX_PAGE
-from semrouter_memory.model import Memory
 
 PATH = "/v1/knowledge"
 _MAX_SOURCE_CHARS = 4096
@@ -50,21 +49,11 @@ class DocumentJson(_Answer):
     published_at: datetime = Field(description="When it was last changed, as far as its source tells.")
     added_at: datetime = Field(description="When it was last read.")
     size_bytes: int
-    complete: bool = Field(description="False: adding it was interrupted; adding it again completes it.")
-    passages: int = Field(description="How many passages it was split into.")
-
-    @classmethod
-    def of(cls, document: Document, **further: Any) -> "DocumentJson":
-        fields = {name: getattr(document, name) for name in ("id", "source", "title", "kind", "size_bytes")}
-        return cls(
-            **fields,
-            tags=list(document.tags),
-            published_at=document.published_at,
-            added_at=document.added_at,
-            complete=document.is_complete,
-            passages=len(document.passages),
-            **further,
-        )
+    complete: bool = Field(
+        validation_alias="is_complete",
+        description="False: adding it was interrupted; adding it again completes it.",
+    )
+    passages: Annotated[int, BeforeValidator(len)] = Field(description="How many passages it was split into.")
 
 
 class AddedDocument(DocumentJson):
@@ -78,12 +67,10 @@ class PassageJson(_Answer):
 
     id: str
     context: str = Field(description="The title and the headings above it.")
-    page: int | None = Field(description="Its page, where the document has pages.")
+    page: Annotated[int | None, BeforeValidator(lambda page: page or None)] = Field(
+        validation_alias=AliasPath("metadata", "page"), description="Its page, where the document has pages."
+    )
     content: str
-
-    @classmethod
-    def of(cls, row: Memory) -> "PassageJson":
-        return cls(id=row.id, context=row.context, page=row.metadata.get("page") or None, content=row.content)
 
 
 class WholeDocument(DocumentJson):
@@ -154,9 +141,7 @@ async def add_document(
         published_at=published_at,
     )
     document, outcome = await knowledge.add(owner, upload)
-    added = AddedDocument.of(document, outcome=outcome)
-    assert isinstance(added, AddedDocument)
-    return added
+    return AddedDocument.model_construct(**_described(document), outcome=outcome)
 
 
 @routes.get("", summary="List documents", responses=NOT_FOUND)
@@ -169,19 +154,24 @@ async def list_documents(
 ) -> DocumentList:
     """The owner's documents, the one added last first. A page may hold fewer than `limit`."""
     page = await knowledge.page(owner, limit=limit, cursor=cursor)
-    return DocumentList(data=[DocumentJson.of(each) for each in page.documents], next_cursor=page.cursor or None)
+    return DocumentList(
+        data=[DocumentJson.model_validate(each) for each in page.documents], next_cursor=page.cursor or None
+    )
 
 
 @routes.get("/{document_id}", summary="Show a document", responses=NOT_FOUND)
 async def show_document(owner: Owner, knowledge: Knowledge, document_id: DocumentId) -> WholeDocument:
     """One document with its passages."""
     document, passages = await knowledge.show(owner, document_id)
-    shown = WholeDocument.of(document, text=[PassageJson.of(row) for row in passages])
-    assert isinstance(shown, WholeDocument)
-    return shown
+    text = [PassageJson.model_validate(row) for row in passages]
+    return WholeDocument.model_construct(**_described(document), text=text)
 
 
 @routes.delete("/{document_id}", summary="Remove a document", responses=NOT_FOUND)
 async def remove_document(owner: Owner, knowledge: Knowledge, document_id: DocumentId) -> RemovedDocument:
     """Delete a document with every passage. Nothing shows it from then on; the next compaction takes it out of the files."""
     return RemovedDocument(id=document_id, passages=await knowledge.remove(owner, document_id))
+
+
+def _described(document: Document) -> dict[str, Any]:
+    return dict(DocumentJson.model_validate(document))

@@ -18,7 +18,7 @@ from semrouter_memory.config import ReflectionConfig
 from semrouter_memory.errors import ChatModelError, ModelUnavailableError
 from semrouter_memory.events import CandidatesRefused
 from semrouter_memory.knowledge.service import KnowledgeService
-from semrouter_memory.manage.admission import require_query
+from semrouter_memory.manage.admission import require_text
 from semrouter_memory.manage.schemas import MAX_HITS, ApiAnswer, ApiRequest, whole_number
 from semrouter_memory.model import Hit, Memory, Reach, Scope
 from semrouter_memory.ports import ChatModel, Deletions, Embedder, MemoryReader, Observer
@@ -174,7 +174,7 @@ class Reflector:
         Raises:
             InvalidRequestError: the question is blank or too long.
         """
-        require_query(asked.question, max_chars=self._max_chars, field="question")
+        require_text(asked.question, max_chars=self._max_chars, field="question")
         found = await self._found(scope, organisation, asked)
         if self._model is None or not found.sources:
             return _by_count(asked, found)

@@ -4,13 +4,20 @@ from typing import Any
 
 import pytest
 
+from semrouter_memory.config import ManagementConfig
 from semrouter_memory.errors import InvalidRequestError
-from semrouter_memory.manage.admission import admissible_content, admissible_metadata
+from semrouter_memory.manage.admission import AdmissionPolicy
 from semrouter_memory.retain.redact import Redaction, SecretKind
+from tests.unit.manage.conftest import SteppingClock
 
 
 def redact(text: str) -> Redaction:
     return Redaction(text, (SecretKind.PASSWORD,) if "hunter2" in text else ())
+
+
+def policy(*, max_content_chars: int = 20) -> AdmissionPolicy:
+    config = ManagementConfig(max_content_chars=max_content_chars, max_metadata_bytes=256)
+    return AdmissionPolicy(config, redact=redact, clock=SteppingClock())
 
 
 def nested(depth: int) -> dict[str, Any]:
@@ -21,7 +28,7 @@ def nested(depth: int) -> dict[str, Any]:
 
 
 def test_content_is_stored_without_its_outer_white_space() -> None:
-    assert admissible_content("  User lives in Köln\n", max_chars=18, redact=redact) == "User lives in Köln"
+    assert policy(max_content_chars=18).content("  User lives in Köln\n") == "User lives in Köln"
 
 
 @pytest.mark.parametrize(
@@ -37,7 +44,7 @@ def test_content_is_stored_without_its_outer_white_space() -> None:
 )
 def test_content_that_is_refused(content: str, complaint: str) -> None:
     with pytest.raises(InvalidRequestError, match=complaint) as caught:
-        admissible_content(content, max_chars=20, redact=redact)
+        policy().content(content)
     assert caught.value.field == "content"
     assert "hunter2" not in str(caught.value)
 
@@ -52,7 +59,7 @@ def test_content_that_is_refused(content: str, complaint: str) -> None:
     ],
 )
 def test_metadata_that_is_admitted(metadata: dict[str, Any]) -> None:
-    admissible_metadata(metadata, max_bytes=256, redact=redact)
+    policy().check_metadata(metadata)
 
 
 @pytest.mark.parametrize(
@@ -75,5 +82,5 @@ def test_metadata_that_is_admitted(metadata: dict[str, Any]) -> None:
 )
 def test_metadata_that_is_refused(metadata: dict[str, Any], complaint: str) -> None:
     with pytest.raises(InvalidRequestError, match=complaint) as caught:
-        admissible_metadata(metadata, max_bytes=256, redact=redact)
+        policy().check_metadata(metadata)
     assert (caught.value.field or "").startswith("metadata")
