@@ -10,8 +10,10 @@ from typing import Annotated, Any
 import typer
 
 from semrouter_memory.cli.option_groups import with_groups
+from semrouter_memory.cli.output import AsJson, print_json
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.manage.client import PREPARED_SHELL, ApiClient, ApiEndpoint
+from semrouter_memory.model import Json
 from semrouter_memory.secret_file import read_secret
 from semrouter_memory.stack.run_directory import OPERATOR_TOKEN_VARIABLE
 
@@ -111,18 +113,40 @@ class UserConnection:
         return Path(named) if named and self.url is None and self.api_key is None else None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """How an answer is printed."""
+
+    as_json: AsJson = False
+
+
 def _registered(
-    connection: type[UserConnection | OperatorConnection], group: typer.Typer, name: str
-) -> Callable[[Callable[..., None]], None]:
-    """Registers a command whose first parameter is an `ApiClient`; the connection's options may stand behind its name."""
+    connection: type[UserConnection | OperatorConnection],
+    group: typer.Typer,
+    name: str,
+    show: Callable[[Json], None] | None = None,
+) -> Callable[[Callable[..., Json]], None]:
+    """Registers a command: a function of an `ApiClient` that returns the API's answer, or None when it printed something itself.
 
-    def register(function: Callable[..., None]) -> None:
+    Args:
+        connection: its options may stand behind the command's name.
+        show: prints what the answer means, unless the option `--json` is given; None: the JSON is printed.
+    """
+
+    def register(function: Callable[..., Json]) -> None:
         @wraps(function)
-        def connected(*, client: UserConnection | OperatorConnection, **given: Any) -> None:
+        def connected(
+            *, client: UserConnection | OperatorConnection, output: Output | None = None, **given: Any
+        ) -> None:
             with ApiClient(client.endpoint()) as opened:
-                function(opened, **given)
+                answer = function(opened, **given)
+                if show is not None and output is not None and not output.as_json:
+                    show(answer)
+                elif answer is not None:
+                    print_json(answer)
 
-        group.command(name)(with_groups(connected, client=connection))
+        shared = {"output": Output} if show is not None else {}
+        group.command(name)(with_groups(connected, **shared, client=connection))
 
     return register
 

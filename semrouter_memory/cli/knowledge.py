@@ -3,7 +3,7 @@
 The command reads files and pages and sends their bytes; the sidecar opens none and fetches none.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ import typer
 from rich.progress import track
 
 from semrouter_memory.cli.connection import operator_command
-from semrouter_memory.cli.output import AsJson, err, print_json, print_objects, report, shown
+from semrouter_memory.cli.output import AsJson, err, print_lines, print_objects, report, shown
 from semrouter_memory.errors import InvalidRequestError, NotFoundError
 from semrouter_memory.manage.client import KNOWLEDGE, ApiClient
 from semrouter_memory.model import Json
@@ -108,40 +108,42 @@ def _refresh(
     _send(client, org, [known[each] for each in document_ids or known], {}, as_json=as_json)
 
 
-@operator_command(_knowledge, "list")
-def _list(client: ApiClient, *, org: Org, as_json: AsJson = False) -> None:
-    """List documents, the one added last first."""
-    documents = list(_documents(client, org))
-    if as_json:
-        print_json(documents)
-        return
+def _print_documents(documents: Sequence[dict[str, Json]]) -> None:
     print_objects(_COLUMNS, documents)
     for each in documents:
         if not each["complete"]:
             err.print(f"{shown(each['source'])} is not complete; add it again")
 
 
+@operator_command(_knowledge, "list", _print_documents)
+def _list(client: ApiClient, *, org: Org) -> Json:
+    """List documents, the one added last first."""
+    return list(_documents(client, org))
+
+
 @operator_command(_knowledge, "show")
-def _show(client: ApiClient, *, document_id: DocumentId, org: Org) -> None:
+def _show(client: ApiClient, *, document_id: DocumentId, org: Org) -> Json:
     """Show a document with its passages, as JSON."""
-    print_json(client.ask("GET", KNOWLEDGE, document_id, holding="text", query=_of(org)))
+    return client.ask("GET", KNOWLEDGE, document_id, holding="text", query=_of(org))
 
 
-@operator_command(_knowledge, "remove")
+def _print_removed(removed: Sequence[dict[str, Json]]) -> None:
+    print_lines(f"removed {each['id']}, {each['passages']} passages" for each in removed)
+
+
+@operator_command(_knowledge, "remove", _print_removed)
 def _remove(
     client: ApiClient,
     *,
     document_ids: Annotated[list[str], typer.Argument(help="Ids of documents.")],
     org: Org,
-    as_json: AsJson = False,
-) -> None:
+) -> Json:
     """Remove documents with every passage.
 
     Nothing shows them from then on. The next compaction takes them out of the
     files; `semrouter-memory compact` does it now.
     """
-    removed = [client.ask("DELETE", KNOWLEDGE, each, holding="deleted", query=_of(org)) for each in document_ids]
-    report(removed, (f"removed {each['id']}, {each['passages']} passages" for each in removed), as_json=as_json)
+    return [client.ask("DELETE", KNOWLEDGE, each, holding="deleted", query=_of(org)) for each in document_ids]
 
 
 def _of(org: str) -> dict[str, Json]:

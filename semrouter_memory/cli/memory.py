@@ -21,7 +21,7 @@ from semrouter_memory.cli.output import (
     AsJson,
     err,
     out,
-    print_json,
+    print_lines,
     print_objects,
     print_page,
     print_table,
@@ -49,7 +49,43 @@ _COLUMNS = {
 _OPTIONAL = frozenset({"score", "until"})
 
 
-@_command("list")
+def _print_memories(memories: Sequence[dict[str, Json]]) -> None:
+    def is_known(member: str) -> bool:
+        return any(memory.get(member) is not None for memory in memories)
+
+    columns = {heading: member for heading, member in _COLUMNS.items() if heading not in _OPTIONAL or is_known(member)}
+    print_objects(columns, memories)
+
+
+def _print_entities(entities: Sequence[dict[str, Json]]) -> None:
+    rows = ([each["name"], ", ".join(each["aliases"]), " ".join(each["memory_ids"])] for each in entities)
+    print_table(["name", "aliases", "memories"], rows)
+
+
+def _print_explanation(told: Json) -> None:
+    out.print(f"{told['reason']}, {told['tokens']} tokens; threshold {told['threshold']}, limit {told['limit']}")
+    columns = {name: name for name in ("verdict", "relevance", "similarity", "id", "content")}
+    print_objects(columns, ({**each, "content": (each["memory"] or {}).get("content")} for each in told["data"]))
+
+
+def _print_reflection(told: Json) -> None:
+    sources = (f"[{each['number']}] {each['observed_at'][:10]} {each['content']}" for each in told["citations"])
+    why = [f"(no model's answer: {told['model_error']})"] if told["model_error"] else []
+    print_lines((told["answer"], *why, *sources))
+
+
+def _print_receipts(receipts: Sequence[dict[str, Json]]) -> None:
+    rows = ([each["at"][:19].replace("T", " "), each["reason"], " ".join(_done(each))] for each in receipts)
+    print_table(["at", "reason", "memories"], rows)
+
+
+def _done(receipt: dict[str, Json]) -> list[str]:
+    """What was injected, then what was deleted: in one column, the last, because only that one is folded."""
+    given = [f"{one['id']} ({one['relevance']:.2f})" for one in receipt["memories"]]
+    return [*given, "order", receipt["steering"], *receipt["forgotten"]] if receipt["steering"] else given
+
+
+@_command("list", partial(print_page, _print_memories, "cursor"))
 def _list(
     client: ApiClient,
     *,
@@ -60,43 +96,35 @@ def _list(
     goal: Annotated[str | None, typer.Option(help="Only episodes with this text in their goal.")] = None,
     outcome: Annotated[str | None, typer.Option(help="Only episodes with this text in their outcome.")] = None,
     memory_filter: options.Filter = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Json:
     """List active memories, newest first."""
     selected = asdict(selection)
     further = {"type": selected.pop("types"), "pinned": pinned or None, "filter": memory_filter}
     query = {"limit": limit, "cursor": cursor, "goal": goal, "outcome": outcome, **selected, **further}
-    page = client.ask("GET", MEMORY, holding="data", query=query)
-    print_page(page, _print_memories, following="cursor", as_json=as_json)
+    return client.ask("GET", MEMORY, holding="data", query=query)
 
 
 @_command("get")
-def _get(client: ApiClient, memory_id: options.MemoryId) -> None:
+def _get(client: ApiClient, memory_id: options.MemoryId) -> Json:
     """Show one memory with everything known about it."""
-    print_json(client.ask("GET", MEMORY, memory_id, holding="id"))
+    return client.ask("GET", MEMORY, memory_id, holding="id")
 
 
-@_command("history")
-def _history(client: ApiClient, memory_id: options.MemoryId, *, as_json: AsJson = False) -> None:
+@_command("history", _print_memories)
+def _history(client: ApiClient, memory_id: options.MemoryId) -> Json:
     """Show what was said before and after a memory: all that replaced one another, oldest first."""
-    members = client.ask("GET", MEMORY, memory_id, "history", holding="data")["data"]
-    if as_json:
-        print_json(members)
-    else:
-        _print_memories(members)
+    return client.ask("GET", MEMORY, memory_id, "history", holding="data")["data"]
 
 
-@_command("entities")
+@_command("entities", partial(print_page, _print_entities, "after"))
 def _entities(
     client: ApiClient,
     *,
     limit: Annotated[int, typer.Option(min=1, max=200)] = 50,
     after: Annotated[str, typer.Option(help="Where the page before ended.")] = "",
-    as_json: AsJson = False,
-) -> None:
+) -> Json:
     """List the names in active memories, with the ids of these."""
-    page = client.ask("GET", MEMORY, "entities", holding="data", query={"limit": limit, "after": after})
-    print_page(page, _print_entities, following="after", as_json=as_json)
+    return client.ask("GET", MEMORY, "entities", holding="data", query={"limit": limit, "after": after})
 
 
 @_command("end-session")
@@ -111,7 +139,7 @@ def _end_session(
     out.print(f"ended {shown(ended['session_id'])}, {ended['waiting']} turns to learn from")
 
 
-@_command("search")
+@_command("search", _print_memories)
 def _search(
     client: ApiClient,
     *,
@@ -120,18 +148,13 @@ def _search(
     selection: options.Selection,
     threshold: Annotated[float | None, typer.Option(min=-1, max=1, help="Least relevance.")] = None,
     memory_filter: options.Filter = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Json:
     """Find the memories nearest to a query."""
     asked = {"query": query, "limit": limit, "threshold": threshold, "filter": memory_filter, **asdict(selection)}
-    hits = client.ask("POST", MEMORY, "search", holding="data", json=given(asked))["data"]
-    if as_json:
-        print_json(hits)
-    else:
-        _print_memories(hits)
+    return client.ask("POST", MEMORY, "search", holding="data", json=given(asked))["data"]
 
 
-@_command("explain")
+@_command("explain", _print_explanation)
 def _explain(
     client: ApiClient,
     *,
@@ -143,56 +166,30 @@ def _explain(
     project: options.Project = None,
     threshold: Annotated[float | None, typer.Option(min=-1, max=1, help="The same.")] = None,
     memory_filter: options.Filter = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Json:
     """Show what recall would do with a question: each candidate, and why it was chosen or not."""
     wanted = {"types": types, "project_id": project, "filter": memory_filter}
     asked = {"query": question, "as": "recall", "limit": limit, "threshold": threshold, **wanted}
-    told = client.ask("POST", MEMORY, "search", holding="data", json=given(asked))
-    if as_json:
-        print_json(told)
-        return
-    out.print(f"{told['reason']}, {told['tokens']} tokens; threshold {told['threshold']}, limit {told['limit']}")
-    columns = {name: name for name in ("verdict", "relevance", "similarity", "id", "content")}
-    print_objects(columns, ({**each, "content": _content(each)} for each in told["data"]))
+    return client.ask("POST", MEMORY, "search", holding="data", json=given(asked))
 
 
-@_command("reflect")
+@_command("reflect", _print_reflection)
 def _reflect(
     client: ApiClient,
     *,
     question: Annotated[str, typer.Argument(help="A question about what is remembered.")],
     limit: Annotated[int | None, typer.Option(min=1, max=50, help="Sources at most.")] = None,
     project: options.Project = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Json:
     """Answer a question from memories, with citations."""
     asked = {"question": question, "limit": limit, "project_id": project}
-    told = client.ask("POST", MEMORY, "reflect", holding="answer", json=given(asked))
-    sources = (f"[{each['number']}] {each['observed_at'][:10]} {each['content']}" for each in told["citations"])
-    why = [f"(no model's answer: {told['model_error']})"] if told["model_error"] else []
-    report(told, (told["answer"], *why, *sources), as_json=as_json)
+    return client.ask("POST", MEMORY, "reflect", holding="answer", json=given(asked))
 
 
-def _content(candidate: dict[str, Json]) -> str:
-    return str((candidate["memory"] or {}).get("content", ""))
-
-
-@_command("receipts")
-def _receipts(client: ApiClient, *, as_json: AsJson = False) -> None:
+@_command("receipts", _print_receipts)
+def _receipts(client: ApiClient) -> Json:
     """List what the last requests were given: time (UTC), reason, ids and relevance; and what became of an order to forget."""
-    receipts = client.ask("GET", MEMORY, "receipts", holding="data")["data"]
-    if as_json:
-        print_json(receipts)
-        return
-    rows = ([each["at"][:19].replace("T", " "), each["reason"], " ".join(_done(each))] for each in receipts)
-    print_table(["at", "reason", "memories"], rows)
-
-
-def _done(receipt: dict[str, Json]) -> list[str]:
-    """What was injected, then what was deleted: in one column, the last, because only that one is folded."""
-    given = [f"{one['id']} ({one['relevance']:.2f})" for one in receipt["memories"]]
-    return [*given, "order", receipt["steering"], *receipt["forgotten"]] if receipt["steering"] else given
+    return client.ask("GET", MEMORY, "receipts", holding="data")["data"]
 
 
 @_command("add")
@@ -203,10 +200,10 @@ def _add(
         str | None, typer.Argument(help='For example "User is allergic to peanuts"; an episode\'s parts can make it.')
     ] = None,
     fields: options.MemoryFields,
-) -> None:
+) -> Json:
     """Store a memory."""
     kind = {"type": MemoryType.EPISODIC} if fields.is_episode else {}
-    print_json(client.ask("POST", MEMORY, holding="id", json=given({"content": content, **kind, **fields.given()})))
+    return client.ask("POST", MEMORY, holding="id", json=given({"content": content, **kind, **fields.given()}))
 
 
 @_command("update")
@@ -217,12 +214,12 @@ def _update(
     content: Annotated[str | None, typer.Option(help="Its new text.")] = None,
     fields: options.MemoryFields,
     never_expires: Annotated[bool, typer.Option("--never-expires", help="Remove its time of expiry.")] = False,
-) -> None:
+) -> Json:
     """Change a memory; what is not given stays as it is."""
     if fields.expires_at and never_expires:
         raise InvalidRequestError("--expires-at and --never-expires exclude each other")
     changes = given({"content": content, **fields.given()})
-    print_json(_updated(client, memory_id, changes | ({"expires_at": None} if never_expires else {})))
+    return _updated(client, memory_id, changes | ({"expires_at": None} if never_expires else {}))
 
 
 @_command("pin")
@@ -324,9 +321,9 @@ def _resume(client: ApiClient) -> None:
 
 
 @_command("settings")
-def _settings(client: ApiClient) -> None:
+def _settings(client: ApiClient) -> Json:
     """Show the user's switches: whether remembering is paused, and since when."""
-    print_json(client.ask("GET", MEMORY, "settings", holding="paused"))
+    return client.ask("GET", MEMORY, "settings", holding="paused")
 
 
 # -- input and output --------------------------------------------------------------------------------------------------
@@ -347,16 +344,3 @@ def _updated(client: ApiClient, memory_id: str, changes: dict[str, Json]) -> dic
 
 def _set_paused(client: ApiClient, *, paused: bool) -> dict[str, Json]:
     return client.ask("PUT", MEMORY, "settings", holding="paused", json={"paused": paused})
-
-
-def _print_memories(memories: Sequence[dict[str, Json]]) -> None:
-    def is_known(member: str) -> bool:
-        return any(memory.get(member) is not None for memory in memories)
-
-    columns = {heading: member for heading, member in _COLUMNS.items() if heading not in _OPTIONAL or is_known(member)}
-    print_objects(columns, memories)
-
-
-def _print_entities(entities: Sequence[dict[str, Json]]) -> None:
-    rows = ([each["name"], ", ".join(each["aliases"]), " ".join(each["memory_ids"])] for each in entities)
-    print_table(["name", "aliases", "memories"], rows)

@@ -1,12 +1,13 @@
 """Options and arguments of `semrouter-memory memory`: those that several commands take."""
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Annotated
 
 import typer
 
 from semrouter_memory.errors import InvalidRequestError
+from semrouter_memory.manage.client import given
 from semrouter_memory.model import Json, MemoryType
 
 MemoryId = Annotated[str, typer.Argument(help="The memory's id.")]
@@ -53,10 +54,8 @@ class MemoryFields:
 
     def given(self) -> dict[str, Json]:
         """Those that were given. Raises: InvalidRequestError: the metadata is no JSON object."""
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
-        # A repeated option that was not given is an empty list.
-        found = {name: value for name, value in values.items() if value not in (None, [])}
-        return found | ({"metadata": _object(self.metadata)} if self.metadata is not None else {})
+        metadata = None if self.metadata is None else _object(self.metadata)
+        return given({**asdict(self), "metadata": metadata})
 
     @property
     def is_episode(self) -> bool:

@@ -1,13 +1,14 @@
 """`semrouter-memory turns ...`, `compact` and `backup`: the log and the files of a running sidecar, at the operator's port."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from semrouter_memory.cli.connection import operator_command
-from semrouter_memory.cli.output import AsJson, err, print_json, print_objects, print_page, report
+from semrouter_memory.cli.output import AsJson, err, out, print_lines, print_objects, print_page, report
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.manage.client import TURNS, ApiClient
 from semrouter_memory.model import Json, TurnState
@@ -56,7 +57,17 @@ TurnId = Annotated[str, typer.Argument(help="The turn's id.")]
 User = Annotated[str | None, typer.Option(help="Only this user's.")]
 
 
-@operator_command(_turns, "list")
+def _print_turns(turns: Sequence[dict[str, Json]]) -> None:
+    print_objects(_COLUMNS, ({**turn, "said": turn["observed_at"][:19].replace("T", " ")} for turn in turns))
+
+
+def _print_durations(parts: Sequence[dict[str, Json]]) -> None:
+    print_lines(
+        f"{part['part']}: {part['seconds']:.2f} s" + (f" ({part['note']})" if part["note"] else "") for part in parts
+    )
+
+
+@operator_command(_turns, "list", partial(print_page, _print_turns, "before"))
 def _list(
     client: ApiClient,
     *,
@@ -64,45 +75,38 @@ def _list(
     state: Annotated[list[TurnState] | None, typer.Option(help="Only this state; may be repeated.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=200)] = 50,
     before: Annotated[int, typer.Option(min=0, help="Where the page before ended.")] = 0,
-    as_json: AsJson = False,
-) -> None:
+) -> Json:
     """List turns, newest first, without what was said."""
     query = {"limit": limit, "before": before, "user_id": user, "state": [each.value for each in state or ()]}
-    page = client.ask("GET", TURNS, holding="data", query=query)
-    print_page(page, _print_turns, following="before", as_json=as_json)
-
-
-def _print_turns(turns: Sequence[dict[str, Json]]) -> None:
-    print_objects(_COLUMNS, ({**turn, "said": turn["observed_at"][:19].replace("T", " ")} for turn in turns))
+    return client.ask("GET", TURNS, holding="data", query=query)
 
 
 @operator_command(_turns, "show")
-def _show(client: ApiClient, *, turn_id: TurnId) -> None:
+def _show(client: ApiClient, *, turn_id: TurnId) -> Json:
     """Show one turn with what the user said and was answered, as JSON."""
-    print_json(client.ask("GET", TURNS, turn_id, holding="id"))
+    return client.ask("GET", TURNS, turn_id, holding="id")
 
 
-@operator_command(_turns, "retry")
+@operator_command(_turns, "retry", lambda answer: out.print(f"{answer['retried']} waiting again"))
 def _retry(
     client: ApiClient,
     *,
     turn_id: Annotated[str | None, typer.Argument(help="A dead letter's id.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="All dead letters.")] = False,
     user: User = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Json:
     """Let a dead letter wait again, or all of them (of a user)."""
     if (turn_id is None) is not everything or (turn_id and user):
         raise InvalidRequestError("say which: an id, or --all, which --user narrows down")
     one = () if turn_id is None else (turn_id,)
     retried = client.ask("POST", TURNS, *one, "retry", holding="retried", query={"user_id": user})["retried"]
-    report({"retried": retried}, [f"{retried} waiting again"], as_json=as_json)
+    return {"retried": retried}
 
 
-@operator_command(_turns, "drop")
-def _drop(client: ApiClient, *, turn_id: TurnId, as_json: AsJson = False) -> None:
+@operator_command(_turns, "drop", lambda answer: print_lines([f"dropped {answer['id']}"]))
+def _drop(client: ApiClient, *, turn_id: TurnId) -> Json:
     """Delete a dead or waiting turn without learning from it."""
-    report(client.ask("DELETE", TURNS, turn_id, holding="deleted"), [f"dropped {turn_id}"], as_json=as_json)
+    return client.ask("DELETE", TURNS, turn_id, holding="deleted")
 
 
 @operator_command(_turns, "totals")
@@ -117,27 +121,25 @@ def _count(client: ApiClient, *, as_json: AsJson = False) -> None:
         raise typer.Exit(1)
 
 
-@operator_command(app, "compact")
-def _compact(client: ApiClient, *, as_json: AsJson = False) -> None:
+@operator_command(app, "compact", _print_durations)
+def _compact(client: ApiClient) -> Json:
     """Take what was deleted out of the sidecar's files, now.
 
     Forgotten memories and turns are invisible at once, but their text may stay
     in unused pages of the files until this was done. It also happens on
     schedule (memory.ageing.compact_hours). The sidecar goes on serving.
     """
-    parts = client.ask("POST", "/v1/compact", holding="data")["data"]
-    report(parts, _durations(parts), as_json=as_json)
+    return client.ask("POST", "/v1/compact", holding="data")["data"]
 
 
-@operator_command(app, "backup")
+@operator_command(app, "backup", _print_durations)
 def _backup(
     client: ApiClient,
     *,
     directory: Annotated[
         Path, typer.Argument(help="A new directory on the sidecar's machine.", file_okay=False, resolve_path=True)
     ],
-    as_json: AsJson = False,
-) -> None:
+) -> Json:
     """Copy turn log, state and memories, while the sidecar runs.
 
     To restore it, stop the sidecar and let memory.data_dir name the copy. What
@@ -145,10 +147,4 @@ def _backup(
     Milvus server and what is in Redis are not in it: these have backups of
     their own.
     """
-    parts = client.ask("POST", "/v1/backup", holding="data", json={"directory": str(directory)})["data"]
-    report(parts, _durations(parts), as_json=as_json)
-
-
-def _durations(parts: Sequence[dict[str, Json]]) -> Iterator[str]:
-    for part in parts:
-        yield f"{part['part']}: {part['seconds']:.2f} s" + (f" ({part['note']})" if part["note"] else "")
+    return client.ask("POST", "/v1/backup", holding="data", json={"directory": str(directory)})["data"]

@@ -26,24 +26,25 @@ def print_json(value: Json) -> None:
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-def report(value: Json, lines: Iterable[str], *, as_json: bool) -> None:
-    """Print what the API answered, or what it means."""
-    if as_json:
-        print_json(value)
-        return
+def print_lines(lines: Iterable[str]) -> None:
     for line in lines:
         out.print(shown(line))
 
 
-def print_page(page: Json, show: Callable[[Json], None], *, following: str, as_json: bool) -> None:
+def report(value: Json, lines: Iterable[str], *, as_json: bool) -> None:
+    """Print what the API answered, or what it means."""
+    if as_json:
+        print_json(value)
+    else:
+        print_lines(lines)
+
+
+def print_page(show: Callable[[Json], None], following: str, page: Json) -> None:
     """Print a page of the API, and how the following one is asked for.
 
     Args:
         following: the name of the option; the page's `next_` member has its value.
     """
-    if as_json:
-        print_json(page)
-        return
     show(page["data"])
     if page[f"next_{following}"]:
         err.print(f"more: --{following} {shown(str(page[f'next_{following}']))}")

@@ -154,8 +154,8 @@ class ApiClient:
 
 
 def given(fields: Mapping[str, Json]) -> dict[str, Json]:
-    """Without those that are None."""
-    return {name: value for name, value in fields.items() if value is not None}
+    """Without those that were not given: None, or, of a repeated option, an empty list."""
+    return {name: value for name, value in fields.items() if value not in (None, [])}
 
 
 def _url(path: Sequence[str]) -> str:
