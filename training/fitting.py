@@ -131,7 +131,7 @@ def _fitted(
     by_person = csr_array((np.ones(len(places)), (places, np.arange(len(places)))))
     vectorizer.restrict((by_person @ (table != 0) > 0).sum(axis=0) >= fewest)
     table = vectorizer.transform([each.features for each in examples])
-    solver = LogisticRegression(C=strength, max_iter=2_000, tol=1e-5)
+    solver = LogisticRegression(C=strength, max_iter=2_000, tol=1e-6)
     if start is not None:
         _start(solver, start, vectorizer.get_feature_names_out())
     # Threads add up parts, so their number decides the last digits, and a solver that stops early enlarges these.

@@ -48,6 +48,7 @@ def test_the_next_turn_takes_back_one_turn(make_turn: MakeTurn) -> None:
     [
         *("scratch that", "No, forget that.", "just kidding!", "please don't remember that", "jk", "别记这个"),
         *("Scratch that. I live in Bonn.", "actually, forget what I just told you", "忘了我刚才说的话", "刚才说的不算"),
+        *("Scrap that.", "Delete what I just said", "forget the last thing I said", "I take that back", "收回刚才的话"),
     ],
 )
 def test_what_withdraws(message: str) -> None:
