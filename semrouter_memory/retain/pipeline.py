@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 
-from semrouter_memory.errors import ModelUnavailableError, TurnLogError
+from semrouter_memory.errors import TurnLogError
 from semrouter_memory.events import SessionDue
 from semrouter_memory.model import Claim, LoggedTurn, PendingSession, SessionKey
 from semrouter_memory.retain.failures import FailurePolicy, RetainParts
@@ -72,7 +72,7 @@ class Retainer:
         self._quotes = QuoteStep(parts)
         model = parts.chat_model
         self._model = ModelStep(model, parts, scheduler=self._scheduler, failures=self._failures) if model else None
-        self._end = SessionEndHandler(parts, self._end_trigger)
+        self._end = SessionEndHandler(parts, scheduler=self._scheduler, failures=self._failures)
 
     # -- looking for work ----------------------------------------------------------------------------------------------
 
@@ -202,7 +202,7 @@ class Retainer:
         return (
             blocked
             and not self._scheduler.is_summed_up(claim.key, claim.unsummarised)
-            and self._end_trigger(claim, claim.turns) is not None
+            and self._scheduler.end_trigger(claim, claim.turns, self._clock.now()) is not None
         )
 
     async def _trigger(self, claim: Claim) -> Trigger | None:
@@ -214,31 +214,14 @@ class Retainer:
         drifted = self._scheduler.may_ask(claim, now) and await self._topics.changed(claim)
         return Trigger.DRIFT if drifted else None
 
-    def _end_trigger(self, claim: Claim, turns: Sequence[LoggedTurn]) -> Trigger | None:
-        if not turns:
-            return Trigger.END if claim.ended else Trigger.IDLE
-        return self._scheduler.end_trigger(claim, turns[-1].observed_at, self._clock.now())
-
     def _continue(self, claim: Claim, finished: Sequence[LoggedTurn]) -> None:
         """Wake the session again when more turns wait, or when all are read and its end is due."""
         more = len(finished) < len(claim.turns) or len(claim.turns) >= _MANY_TURNS
-        if more or self._end_trigger(claim, claim.turns):
+        if more or self._scheduler.end_trigger(claim, claim.turns, self._clock.now()):
             self._wake(claim.key)
 
     async def _sum_up(self, claim: Claim) -> None:
-        await self._failures.guard(claim, (), self._summed_up(claim))
-
-    async def _summed_up(self, claim: Claim) -> None:
-        failures = self._scheduler.failures(claim.key)
-        try:
-            done = await self._end.sum_up(claim, ask_model=not claim.turns and failures < self._config.max_attempts)
-        except ModelUnavailableError as error:
-            if not error.circuit_open:
-                self._scheduler.not_served(claim.key)
-            await self._failures.back_off(claim, error, failures=failures)
-        else:
-            if done:
-                self._scheduler.summed_up(claim)
+        await self._failures.guard(claim, (), self._end.run(claim))
 
 
 def _scheduler(parts: RetainParts, idling: Idling) -> ExtractionScheduler:

@@ -28,7 +28,7 @@ from enum import StrEnum
 
 from cachetools import LRUCache
 
-from semrouter_memory.model import Claim, PendingSession, SessionKey
+from semrouter_memory.model import Claim, LoggedTurn, PendingSession, SessionKey
 from semrouter_memory.resilience import Cooldown
 
 
@@ -269,14 +269,21 @@ class ExtractionScheduler:
             return Trigger.REMEMBER
         if len(claim.turns) >= self._pace.batch_size:
             return Trigger.BATCH
-        return self.end_trigger(claim, claim.turns[-1].observed_at, now)
+        return self.end_trigger(claim, claim.turns, now)
 
     def may_ask(self, claim: Claim, now: datetime) -> bool:
         """Whether the model may be asked about these turns without a decision of the tick."""
         return not self.is_blocked(claim.key, now) and not any(turn.attempts for turn in claim.turns)
 
-    def end_trigger(self, claim: Claim, last_observed_at: datetime, now: datetime) -> Trigger | None:
-        since = self._idling.since(claim.key, last_observed_at, now)
+    def end_trigger(self, claim: Claim, turns: Sequence[LoggedTurn], now: datetime) -> Trigger | None:
+        """How the session has come to its end, None while it has not. Without a turn it has.
+
+        Args:
+            turns: the session's last ones.
+        """
+        if not turns:
+            return Trigger.END if claim.ended else Trigger.IDLE
+        since = self._idling.since(claim.key, turns[-1].observed_at, now)
         return end_of(ended=claim.ended, last_observed_at=since, now=now, pace=self._pace)
 
     def is_summed_up(self, key: SessionKey, unsummarised: int) -> bool:

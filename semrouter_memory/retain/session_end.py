@@ -13,7 +13,7 @@ Every method raises `StoreUnavailableError` or `LockLostError` when it can be do
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
@@ -28,9 +28,9 @@ from semrouter_memory.events import EpisodeFinished, SessionDue, WorkFailed
 from semrouter_memory.lineage import pages
 from semrouter_memory.model import Candidate, Claim, LoggedTurn, MemoryType, OwnerKind, Reach, Scope, TurnState
 from semrouter_memory.retain import episodes, lessons, quotes
-from semrouter_memory.retain.failures import RetainParts
+from semrouter_memory.retain.failures import FailurePolicy, RetainParts
 from semrouter_memory.retain.passages import fitted, reads_all
-from semrouter_memory.retain.scheduling import Trigger
+from semrouter_memory.retain.scheduling import ExtractionScheduler
 
 _MIN_TELLING_TURNS = 2
 """An episode of one turn with content could only repeat its quote."""
@@ -41,37 +41,37 @@ _TRIES = 3
 
 
 class SessionEndHandler:
-    """Processes the ends of claimed sessions.
+    """Processes the ends of claimed sessions."""
 
-    Args:
-        end_trigger: why the session has ended, None while it has not.
-    """
-
-    def __init__(
-        self, parts: RetainParts, end_trigger: Callable[[Claim, Sequence[LoggedTurn]], Trigger | None]
-    ) -> None:
+    def __init__(self, parts: RetainParts, *, scheduler: ExtractionScheduler, failures: FailurePolicy) -> None:
         self._parts = parts
         self._turn_log, self._reader, self._writer = parts.turn_log, parts.reader, parts.writer
-        self._end_trigger = end_trigger
+        self._scheduler, self._failures = scheduler, failures
         self._fits = reads_all(parts.embedder)
 
-    async def sum_up(self, claim: Claim, *, ask_model: bool) -> bool:
+    async def run(self, claim: Claim) -> None:
         """Write the session's episode if it has ended, record that, and release the claim.
 
-        With turns in the claim the end stays pending, because they are not read yet.
-
-        Args:
-            ask_model: False: the episode is written without the model.
-
-        Returns:
-            Whether the session had ended, and nothing is left to try.
-
-        Raises:
-            ModelUnavailableError: the episode is written without the model, for now; the claim is still held.
+        With turns in the claim the end stays pending, because they are not read yet. So it does while the model is
+        unavailable: the episode is written without it, until the attempts are used up.
         """
+        failures = self._scheduler.failures(claim.key)
+        try:
+            done = await self._sum_up(claim, ask_model=not claim.turns and failures < self._parts.config.max_attempts)
+        except ModelUnavailableError as error:
+            if not error.circuit_open:
+                self._scheduler.not_served(claim.key)
+            await self._failures.back_off(claim, error, failures=failures)
+            return
+        await self._turn_log.release(claim)
+        if done:
+            self._scheduler.summed_up(claim)
+
+    async def _sum_up(self, claim: Claim, *, ask_model: bool) -> bool:
+        """Whether the session had ended, and nothing is left to try."""
         done = False
         turns = await self._turn_log.session_turns(claim, limit=_EPISODE_TURNS + 1)
-        if trigger := self._end_trigger(claim, turns):
+        if trigger := self._scheduler.end_trigger(claim, turns, self._parts.clock.now()):
             done = True
             if turns and (self._parts.config.episodes or self._parts.config.agent_lessons):
                 self._parts.observer.observe(SessionDue(trigger))
@@ -79,7 +79,6 @@ class SessionEndHandler:
             if done and not claim.turns:
                 await self._end_memories(claim)
                 await self._turn_log.mark_episode(claim, through=turns[-1].sequence if turns else 0)
-        await self._turn_log.release(claim)
         return done
 
     async def _summed_up(self, claim: Claim, turns: Sequence[LoggedTurn], *, ask_model: bool) -> bool:
