@@ -232,6 +232,15 @@ def strip_block(text: str) -> str:
     return "".join((*parts, text[at:])) if parts else text
 
 
+def unfenced(answer: str) -> str:
+    """Without the code fence that many models put around an answer."""
+    text = answer.strip()
+    if not text.startswith("```"):
+        return text
+    fence = text.split(None, 1)[0]
+    return text.removeprefix(fence if fence[3:].isalpha() else "```").removesuffix("```").strip()
+
+
 def strip_reasoning(text: str) -> str:
     """The text without `<think>` sections; an unclosed one runs to the end.
 

@@ -8,13 +8,12 @@ shown and has no number and no name that stands in none of them.
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from semrouter_memory.codec.base import strip_block, strip_reasoning
+from semrouter_memory.codec.base import strip_block, strip_reasoning, unfenced
 from semrouter_memory.language.scripts import one_line, without_markers
 from semrouter_memory.model import Memory
 from semrouter_memory.recall.render import cited_source
 from semrouter_memory.recall.time_expressions import with_dates
 from semrouter_memory.retain import grounding
-from semrouter_memory.retain.reconciling.llm_adjudicator import unfenced
 
 _MAX_CHARS = 2_000
 """Of one source; the beginning says most."""

@@ -16,7 +16,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from semrouter_memory.codec.base import strip_block, strip_reasoning
+from semrouter_memory.codec.base import strip_block, strip_reasoning, unfenced
 from semrouter_memory.events import CandidatesRefused
 from semrouter_memory.language.own_text import LEFT_OUT
 from semrouter_memory.language.phrases import after, begins, phrases, tells_failure
@@ -29,7 +29,6 @@ from semrouter_memory.retain import content_policy
 from semrouter_memory.retain.directives import spoken
 from semrouter_memory.retain.grounding import ground
 from semrouter_memory.retain.passages import fitted
-from semrouter_memory.retain.reconciling.llm_adjudicator import unfenced
 
 EXTRACTOR, BY_MODEL = "episode_runs", "episode_llm"
 MAX_CHARS = 900

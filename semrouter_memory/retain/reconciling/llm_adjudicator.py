@@ -7,7 +7,7 @@ leaves the decision to the rules: the model can only be of help.
 import json
 from collections.abc import Sequence
 
-from semrouter_memory.codec.base import strip_reasoning
+from semrouter_memory.codec.base import strip_reasoning, unfenced
 from semrouter_memory.errors import ChatModelError
 from semrouter_memory.model import Candidate, ChatMessage, Json, Memory, ReconcileAction, Reconciled
 from semrouter_memory.ports import ChatModel
@@ -84,15 +84,6 @@ def _target(number: Json, known: Sequence[Memory]) -> Memory | None:
     if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= len(known):
         return None
     return known[number - 1]
-
-
-def unfenced(answer: str) -> str:
-    """Without the code fence that many models put around an answer."""
-    text = answer.strip()
-    if not text.startswith("```"):
-        return text
-    fence = text.split(None, 1)[0]
-    return text.removeprefix(fence if fence[3:].isalpha() else "```").removesuffix("```").strip()
 
 
 def _line(text: str) -> str:

@@ -14,6 +14,8 @@ from semrouter_memory.retain.reconciling.features import features, is_change, is
 from semrouter_memory.retain.reconciling.statement import ONE_VALUED, Statement
 
 _MODEL = Multinomial.load("relation")
+# Probabilities from which on a relation holds. High, because the error that matters is a fact that is wrongly superseded;
+# `python -m training.relation` shows what they do on people left out.
 REPLACES_CUT = 0.6
 _SAME_CUT = 0.7
 _UNRELATED_CUT = 0.5
@@ -21,6 +23,7 @@ _CONTRADICTS_CUT = 0.6
 _MORE = 1
 """Further words of a statement that says the same."""
 _SAME_STEPS = 0.75
+"""Share of their words that two procedures for one goal have in common when they are the same."""
 _OPEN = frozenset({"num", "date", "time", "day", "month", "year"})
 """Kinds of number that tell no attribute by themselves."""
 _ONE = ONE_VALUED - {"count"}

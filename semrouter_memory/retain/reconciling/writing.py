@@ -193,6 +193,7 @@ class ReconcilingWriter:
             LockLostError: an owner's lock was lost.
         """
         prepared = await self._prepared(scope, candidates)
+        # The only two locks that one task holds: the user's first, so that two tasks cannot wait for each other.
         async with self._locks.hold(claim.scope) as users, self._locks.hold(scope) as hold:
             stored = await self._turn_log.session_turns(claim, limit=len(turns) + _NEWER_TURNS)
             if not {turn.id for turn in turns} <= {turn.id for turn in stored}:
