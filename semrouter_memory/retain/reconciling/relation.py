@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from semrouter_memory.language.values import kinds
 from semrouter_memory.learned.logistic import Multinomial
-from semrouter_memory.retain.reconciling.features import features, is_change, is_substituted, is_turned, swapped
+from semrouter_memory.retain.reconciling.features import features, is_change, is_substituted, swapped
 from semrouter_memory.retain.reconciling.statement import ONE_VALUED, Statement
 
 _MODEL = Multinomial.load("relation")
@@ -130,11 +130,9 @@ def keeps_both(older: Statement, newer: Statement) -> bool:
         or ("past" in newer.marks ^ older.marks and not is_change(newer))
         or older.is_event
         or ("planned" in older.marks - newer.marks and len(newer.content & older.content) * 2 < len(older.content))
-        or is_turned(older, newer)
         or (older.key and newer.key and _other_key(older, newer))
         or bool(newer.key & newer.names - older.content)
         or _all_other(older.purposes, newer.purposes)
-        or (_same_number(older, newer) and not ended)
         or _other_measure(older, newer)
         or not _has_common(older, newer)
         or _is_of_two(older, newer)
@@ -180,11 +178,6 @@ def _is_of_two(older: Statement, newer: Statement) -> bool:
         and bool({"name", "word"} & others)
         and bool(others - {"name", "word"})
     )
-
-
-def _same_number(older: Statement, newer: Statement) -> bool:
-    """The same number, and none that is new: it is of something else."""
-    return bool(older.values & newer.values) and not newer.values - older.values
 
 
 def _other_measure(older: Statement, newer: Statement) -> bool:
