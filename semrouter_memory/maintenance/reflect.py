@@ -29,8 +29,7 @@ from semrouter_memory.model import (
     derived_id,
 )
 from semrouter_memory.ports import ChatModel
-from semrouter_memory.reflect.insights import MAX_INSIGHTS, Insight, parse, prompt
-from semrouter_memory.reflect.sources import within
+from semrouter_memory.reflect.cited import MAX_INSIGHTS, Insight, insight_prompt, parse_insights, within
 from semrouter_memory.retain.passages import embedded
 
 EXTRACTOR = "reflection"
@@ -108,7 +107,7 @@ class InsightWriter:
         """What the model says that stands in the memories; None: ask again another time."""
         refused = Counter[str]()
         try:
-            insights = parse(await self._model.complete(prompt(memories)), memories, refused)
+            insights = parse_insights(await self._model.complete(insight_prompt(memories)), memories, refused)
         except ChatModelError as error:
             self._observer.observe(
                 ExtractionFinished(

@@ -26,9 +26,8 @@ from semrouter_memory.recall.render import cited_source
 from semrouter_memory.recall.strategy import best_first
 from semrouter_memory.recall.vector_search import VectorSearch
 from semrouter_memory.reflect import mentions
-from semrouter_memory.reflect.answer import UNUSABLE, CheckedAnswer, checked, prompt
+from semrouter_memory.reflect.cited import UNUSABLE, CheckedAnswer, answer_prompt, checked_answer, within
 from semrouter_memory.reflect.mentions import Mentions, counted, in_words, naming
-from semrouter_memory.reflect.sources import within
 from semrouter_memory.retain.passages import whole
 
 EXTRACTOR = "reflect"
@@ -214,7 +213,7 @@ class Reflector:
         self._asking += 1
         try:
             async with asyncio.timeout(self._config.timeout_seconds):
-                answer = checked(await model.complete(prompt(question, sources)), sources)
+                answer = checked_answer(await model.complete(answer_prompt(question, sources)), sources)
         except TimeoutError:
             return ModelError.TIMEOUT
         except ChatModelError as error:

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from semrouter_memory.model import CONTEXT, FORM, Memory, MemoryType, Scope
 from semrouter_memory.reflect import mentions
-from semrouter_memory.reflect.answer import UNUSABLE, CheckedAnswer, checked, prompt
-from semrouter_memory.reflect.sources import cited, lines, within
+from semrouter_memory.reflect.cited import UNUSABLE, CheckedAnswer, answer_prompt, checked_answer, cited, lines, within
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -43,7 +42,7 @@ SOURCES = [BUDGET, ANNA, CHINESE]
     ],
 )
 def test_an_answer_that_stands_in_its_sources_passes(answer: str) -> None:
-    assert checked(answer, SOURCES).text
+    assert checked_answer(answer, SOURCES).text
 
 
 @pytest.mark.parametrize(
@@ -62,20 +61,20 @@ def test_an_answer_that_stands_in_its_sources_passes(answer: str) -> None:
     ],
 )
 def test_an_answer_that_does_not_is_refused(answer: str, refused: str) -> None:
-    assert checked(answer, SOURCES) == CheckedAnswer(refused=refused)
+    assert checked_answer(answer, SOURCES) == CheckedAnswer(refused=refused)
 
 
 def test_a_relative_day_may_be_told_as_its_date() -> None:
     source = memory("The exam is next Friday")
     assert "2026" in lines([source])[0]
-    assert checked("The exam is on 6 March 2026 [1].", [source]).text
+    assert checked_answer("The exam is on 6 March 2026 [1].", [source]).text
 
 
 @pytest.mark.parametrize(
     "answer", ["UNKNOWN", "unknown.", "<think>hm</think>UNKNOWN", "UNKNOWN: the sources say nothing"]
 )
 def test_an_answer_may_be_that_it_is_not_told(answer: str) -> None:
-    assert checked(answer, SOURCES) == CheckedAnswer()
+    assert checked_answer(answer, SOURCES) == CheckedAnswer()
 
 
 def test_citations_are_read_in_their_order() -> None:
@@ -87,7 +86,7 @@ def test_a_source_is_one_line_whatever_it_says(contents: list[str], context: str
     sources = [memory(content, metadata={FORM: "quote", CONTEXT: context}) for content in contents]
     shown = lines(sources)
     assert [line.partition(" ")[0] for line in shown] == [f"[{number}]" for number in range(1, len(sources) + 1)]
-    text = prompt("Why?", sources)[1].content
+    text = answer_prompt("Why?", sources)[1].content
     assert len(text.splitlines()) == len(sources) + 3
     assert all(line.endswith('"') and line.count('"') == 2 for line in shown)
 
@@ -109,6 +108,6 @@ def test_counts_are_told_in_the_questions_language() -> None:
 def test_an_answer_of_empty_lines_takes_no_time() -> None:
     """Models in JSON mode write these without end; the event loop waits for the check."""
     began = time.perf_counter()
-    assert checked(f"Your budget{' ' * 100_000}is $10,000 [1].", SOURCES).refused == UNUSABLE
+    assert checked_answer(f"Your budget{' ' * 100_000}is $10,000 [1].", SOURCES).refused == UNUSABLE
     assert cited(f"Anna{' ' * 100_000}[2]") == (2,)
     assert time.perf_counter() - began < 2
