@@ -63,22 +63,22 @@ class Pace:
     idle: timedelta
 
 
-def due(session: PendingSession, now: datetime, pace: Pace, *, model_away: bool = False) -> Trigger | None:
+def due(session: PendingSession, now: datetime, pace: Pace, *, model_blocked: bool = False) -> Trigger | None:
     """The trigger that fires for this session now, or None.
 
     Args:
-        model_away: the model is left alone for a while: only what needs none is due.
+        model_blocked: the model is not asked about the session now: only what needs none is due.
     """
     if session.not_before is not None and now < session.not_before:
         return None
     trigger = wanted(session, now, pace)
-    if model_away and session.waiting and trigger is not Trigger.QUOTES:
+    if model_blocked and session.waiting and trigger is not Trigger.QUOTES:
         return _ending(session, now, pace) if session.unsummarised else None
     return trigger
 
 
 def wanted(session: PendingSession, now: datetime, pace: Pace) -> Trigger | None:
-    """The trigger that would fire without a back-off and with a model that is there."""
+    """The trigger that would fire without a back-off and with a model that is available."""
     ending = _ending(session, now, pace)
     if not session.waiting:
         return ending if session.unsummarised else None
@@ -212,7 +212,7 @@ class ExtractionScheduler:
         found: list[SessionKey] = []
         for session in sessions:
             blocked = self.is_blocked(session.key, now)
-            trigger = due(session, now, self._pace, model_away=blocked)
+            trigger = due(session, now, self._pace, model_blocked=blocked)
             if trigger is None:
                 continue
             if trigger is not Trigger.QUOTES:

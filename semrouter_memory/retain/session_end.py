@@ -6,10 +6,10 @@ overlap.
 
 A model writes it where one is configured. Without one, or when its answer is no episode, the episode of an agent's run lists
 goal and steps; quotes already hold what users said. While the model is unavailable that episode stands, and the end stays
-pending until the turns are read and the model has rewritten the episode. The memory's id follows from the session, so a second end, a crash in between or a continued
-session replaces the same memory.
+pending until the turns are read and the model has rewritten the episode. The memory's id follows from the session, so a
+second end, a crash in between or a continued session replaces the same memory.
 
-Every method raises `StoreUnavailableError` or `LockLostError` when it can be done later.
+`run` raises `StoreUnavailableError` or `LockLostError` when it can be done later.
 """
 
 import asyncio
@@ -137,27 +137,27 @@ class SessionEndHandler:
         Raises:
             ModelUnavailableError: the model can write it later; an episode without the model is written.
         """
-        candidate, away = await self._episode(turns, ask_model=ask_model)
+        candidate, unavailable = await self._episode(turns, ask_model=ask_model)
         written = candidate is not None and await self._writer.replace(
             claim, candidate, memory_id=episodes.memory_id(claim, turns)
         )
         extractor = candidate.extractor if candidate else ""
         self._parts.observer.observe(EpisodeFinished(extractor=extractor, turns=len(turns), written=written))
         done = written or candidate is None
-        if done and away:
-            raise away
+        if done and unavailable:
+            raise unavailable
         return done
 
     async def _episode(
         self, turns: Sequence[LoggedTurn], *, ask_model: bool
     ) -> tuple[Candidate | None, ModelUnavailableError | None]:
         """The episode, None when there is none; and why the model could not be asked."""
-        content, away = await self._by_model(turns) if ask_model else ("", None)
+        content, unavailable = await self._by_model(turns) if ask_model else ("", None)
         if content and self._fits(content):
             model = self._parts.chat_model.name if self._parts.chat_model else ""
             return episodes.as_candidate(content, turns, extractor=episodes.BY_MODEL, model=model), None
         content = fitted(await asyncio.to_thread(episodes.episode, turns), self._fits)
-        return episodes.as_candidate(content, turns, extractor=episodes.EXTRACTOR) if content else None, away
+        return episodes.as_candidate(content, turns, extractor=episodes.EXTRACTOR) if content else None, unavailable
 
     async def _by_model(self, turns: Sequence[LoggedTurn]) -> tuple[str, ModelUnavailableError | None]:
         model = self._parts.chat_model

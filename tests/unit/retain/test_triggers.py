@@ -60,4 +60,4 @@ def test_the_trigger_that_fires(session: PendingSession, pace: Pace, expected: T
     ],
 )
 def test_while_the_model_is_away_only_what_needs_none_is_due(session: PendingSession, expected: Trigger | None) -> None:
-    assert due(session, NOW, PACE, model_away=True) is expected
+    assert due(session, NOW, PACE, model_blocked=True) is expected
