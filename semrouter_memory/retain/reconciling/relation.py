@@ -11,7 +11,7 @@ from enum import StrEnum
 from semrouter_memory.language.values import kinds
 from semrouter_memory.learned.logistic import Multinomial
 from semrouter_memory.retain.reconciling.features import features, is_change, is_substituted, swapped
-from semrouter_memory.retain.reconciling.statement import ONE_VALUED, Statement
+from semrouter_memory.retain.reconciling.statement import MANY_VALUED_KEYS, ONE_VALUED, Statement
 
 _MODEL = Multinomial.load("relation")
 # Probabilities from which on a relation holds. High, because the error that matters is a fact that is wrongly superseded;
@@ -26,6 +26,7 @@ _SAME_STEPS = 0.75
 """Share of their words that two procedures for one goal have in common when they are the same."""
 _OPEN = frozenset({"num", "date", "time", "day", "month", "year"})
 """Kinds of number that tell no attribute by themselves."""
+_IS = frozenset({"is", "are", "是"})
 _ONE = ONE_VALUED - {"count"}
 _SPOUSES = frozenset({"partner", "wife", "husband"})
 _STANCE = frozenset({"negated", "ended", "past", "planned"})
@@ -63,7 +64,7 @@ def by_probabilities(
     """What the model's probabilities mean within the guards."""
     if about_others(older, newer):
         return Relation.UNRELATED
-    if _is_reversed(older, newer) or _is_recounted(older, newer):
+    if _is_reversed(older, newer) or (_is_given_anew(older, newer) and not keeps_both(older, newer)):
         return Relation.REPLACES
     return _decided(older, newer, probabilities, sure)
 
@@ -161,11 +162,17 @@ def _has_common(older: Statement, newer: Statement) -> bool:
 
 
 def _is_otherwise(older: Statement, newer: Statement) -> bool:
-    """A description stands where a name or number stood, or the other way round: "works at Fennwick", "works at night"."""
-    if is_change(newer) or not is_substituted(older, newer) or "relationship" in older.attributes & newer.attributes:
+    """Something else is said of the same thing, and nothing tells of a change: "is from 1911", "has five rooms".
+
+    So it is where a description stands in place of a name or number: "works at Fennwick", "works at night".
+    """
+    if is_change(newer) or "relationship" in older.attributes & newer.attributes:
         return False
+    same_key = bool(older.key) and older.key == newer.key
+    if same_key and not _IS.isdisjoint(older.pieces) and _IS.isdisjoint(newer.pieces):
+        return True
     old, new = ((one.names | one.values) - other.content for one, other in ((older, newer), (newer, older)))
-    return bool(old) != bool(new)
+    return is_substituted(older, newer) and bool(old) != bool(new)
 
 
 def _is_of_two(older: Statement, newer: Statement) -> bool:
@@ -197,9 +204,13 @@ def _denies(older: Statement, newer: Statement) -> bool:
     return shared * 3 >= len(said) if "ended" in newer.marks else shared * 2 > len(said)
 
 
-def _is_recounted(older: Statement, newer: Statement) -> bool:
-    """Another number of the same things: "two cats", "three cats"."""
-    return older.pieces == newer.pieces and swapped(older, newer) == {"num"} and "count" in older.attributes
+def _is_given_anew(older: Statement, newer: Statement) -> bool:
+    """Another number of the same things, or another name for one key: "two cats", "three cats"; "tutor is Yara", "is Malik"."""
+    others = swapped(older, newer) - {"word"}
+    if older.pieces == newer.pieces and others == {"num"} and "count" in older.attributes:
+        return True
+    one_key = older.key == newer.key and bool(older.key - MANY_VALUED_KEYS) and not older.people
+    return one_key and is_substituted(older, newer) and others == {"name"}
 
 
 def _is_reversed(older: Statement, newer: Statement) -> bool:
