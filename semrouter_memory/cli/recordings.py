@@ -5,7 +5,7 @@ What the commands do is loaded when they run: it takes a second, which `--help` 
 
 import asyncio
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -137,7 +137,7 @@ def import_tap(
     Files of a directory are read in the order of their writing. Damage ends a file and makes the exit status 1.
     """
     from semrouter_memory.replay import tap  # noqa: PLC0415 - see above
-    from semrouter_memory.replay.records import RecordedExchange  # noqa: PLC0415
+    from semrouter_memory.replay.records import RecordedExchange, changed  # noqa: PLC0415
 
     paths, user_header = tap.tap_files(files), user_header.lower()
     cleaner = _cleaner(writing.redact or [], user_header, pseudonymise=writing.pseudonymise)
@@ -148,7 +148,7 @@ def import_tap(
             for tapped in tap.tapped_exchanges(path, _tell):
                 number += 1
                 records = tap.records_from(tapped, chain=chain, user=user, user_header=user_header, number=number)
-                numbered = [replace(each, stream=2 * number + each.stream) for each in cleaner.cleaned(records)]
+                numbered = [changed(each, stream=2 * number + each.stream) for each in cleaner.cleaned(records)]
                 writer.take(RecordedExchange(tapped.location, tuple(numbered)))
         except InputFileError as error:
             damaged += 1

@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 from zlib import crc32
 
 from semrouter_memory.errors import InputFileError
-from semrouter_memory.replay import protocol
+from semrouter_memory.replay import records
 
 _MAX_STREAMS = 4
 """Of one exchange. An exchange has two at most; a client that repeats a request id must not make it unbounded."""
@@ -125,7 +125,7 @@ class Capture:
     def join(self, stream: int, metadata: tuple[tuple[str, str], ...], first: bytes) -> _ActiveExchange | None:
         """The exchange of a stream that begins with this message; None: it is not recorded."""
         try:
-            request_id = protocol.request_id(first)
+            request_id = records.request_id(first)
         except InputFileError:
             request_id = ""
         key = request_id or f"\0{stream}"

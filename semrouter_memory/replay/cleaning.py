@@ -5,23 +5,30 @@ given redaction finds in header values and bodies. With a key: every word and ev
 left is the shape of the traffic.
 """
 
+import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from semrouter_memory.model import Json
+from google.protobuf.struct_pb2 import NULL_VALUE, Struct
+
 from semrouter_memory.replay.bodies import BLANK, Value, nested, scrubbed_chunks
+from semrouter_memory.replay.pb.recording_pb2 import Record
 from semrouter_memory.replay.pseudonyms import Pseudonyms
 from semrouter_memory.replay.records import (
     REQUEST_ID,
-    Begin,
-    Event,
-    Fields,
-    ProcessingRequest,
-    ProcessingResponse,
-    Record,
+    body_part,
+    changed,
+    fields_in,
     header_value,
+    kind_of,
+    leaves,
+    mutation_of,
+    set_value,
 )
+from semrouter_memory.transport.pb.ext_proc_pb2 import HeaderValue, StreamedBodyResponse
+from semrouter_memory.transport.wire import value_of
 
 REDACTED = "[redacted]"
 
@@ -80,38 +87,36 @@ class Cleaner:
         self._identities = settings.identity_headers | {REQUEST_ID}
 
     def cleaned(self, records: Sequence[Record]) -> list[Record]:
-        events = [self._event(record.event) for record in records]
-        for members in _bodies(records):
-            encoding = _encoding(records, members)
-            chunks = scrubbed_chunks([_body(records[index].event) for index in members], encoding, self._texts)
-            for index, chunk in zip(members, chunks, strict=True):
-                events[index] = _with_body(events[index], chunk)
-        return [replace(record, event=event) for record, event in zip(records, events, strict=True)]
+        """Copies of an exchange's records."""
+        copies = [changed(record) for record in records]
+        for record in copies:
+            self._clean_all_but_body(record)
+        for members in _bodies(copies):
+            parts = [_body_part(record) for record in members]
+            chunks = scrubbed_chunks([part.body for part in parts], _encoding(copies, members[0]), self._texts)
+            for record, part, chunk in zip(members, parts, chunks, strict=True):
+                part.body = chunk
+                _set_length(record, len(chunk))
+        return copies
 
-    def _event(self, event: Event) -> Event:
-        """Everything but bodies."""
-        match event:
-            case Begin():
-                metadata = tuple((name, self._header(name, value)) for name, value in event.metadata)
-                return replace(event, exchange=self._id(event.exchange), metadata=metadata)
-            case ProcessingRequest():
-                return replace(
-                    event,
-                    headers=self._fields(event.headers),
-                    metadata=self._struct(event.metadata),
-                    attributes=self._struct(event.attributes),
-                )
-            case ProcessingResponse():
-                changed = (replace(each, value=self._data(each.name, each.value)) for each in event.set_headers)
-                return replace(event, set_headers=tuple(changed), dynamic_metadata=self._struct(event.dynamic_metadata))
-        return event
+    def _clean_all_but_body(self, record: Record) -> None:
+        match record.WhichOneof("record"):
+            case "begin":
+                record.begin.exchange = self._id(record.begin.exchange)
+            case "request":
+                for named in (record.request.metadata_context.filter_metadata, record.request.attributes):
+                    for struct in named.values():
+                        self._clean_struct(struct)
+            case "response":
+                for option in mutation_of(record.response).set_headers:
+                    self._clean_field(option.header)
+                self._clean_struct(record.response.dynamic_metadata)
+        for field in fields_in(record):
+            self._clean_field(field)
 
-    def _fields(self, fields: Fields) -> Fields:
-        return tuple((name, self._data(name, value)) for name, value in fields)
-
-    def _data(self, name: str, value: bytes) -> bytes:
-        text = value.decode("utf-8", "surrogateescape")
-        return self._header(name, text).encode("utf-8", "surrogateescape")
+    def _clean_field(self, field: HeaderValue) -> None:
+        text = value_of(field).decode("utf-8", "surrogateescape")
+        set_value(field, self._header(field.key, text).encode("utf-8", "surrogateescape"))
 
     def _header(self, name: str, value: str) -> str:
         name = name.lower()
@@ -137,21 +142,20 @@ class Cleaner:
     def _id(self, value: str) -> str:
         return value if self._pseudonyms is None else self._pseudonyms.identity(value)
 
-    def _struct(self, value: Mapping[str, Json]) -> dict[str, Json]:
-        return {name: self._json(name, each) for name, each in value.items()}
-
-    def _json(self, name: str, value: Json) -> Json:
+    def _clean_struct(self, struct: Struct) -> None:
         """Dynamic metadata and attributes: claims and the like, which are ids."""
-        if isinstance(value, dict):
-            return {key: self._json(key, each) for key, each in value.items()}
-        if isinstance(value, list):
-            return [self._json(name, each) for each in value]
-        if not isinstance(value, str):
-            return value
+        for name, value in leaves(struct):
+            if value.HasField("string_value"):
+                value.string_value = self._text(name, value.string_value)
+            elif not math.isfinite(value.number_value):
+                # JSON, the other format, knows no such numbers.
+                value.null_value = NULL_VALUE
+
+    def _text(self, name: str, text: str) -> str:
         bare = name.lower().removesuffix("']").rpartition("['")[2]
         if bare in self._headers or _CREDENTIAL_NAME.search(bare):
             return REDACTED
-        return self._id(value) if self._pseudonyms else self._texts.redacted(value)
+        return self._id(text) if self._pseudonyms else self._texts.redacted(text)
 
 
 _PLAIN = _names("""content-type content-length content-encoding transfer-encoding accept accept-encoding accept-language connection
@@ -247,41 +251,34 @@ def _pieces(text: str) -> list[str]:
     return [*pieces, text[start:]]
 
 
-def _bodies(records: Sequence[Record]) -> list[list[int]]:
-    """Indexes of the records with the pieces of each body."""
-    groups: dict[tuple[int, str, int], list[int]] = {}
+def _bodies(records: Sequence[Record]) -> list[list[Record]]:
+    """The records with the pieces of each body."""
+    groups: dict[tuple[int, str, int], list[Record]] = {}
     for index, record in enumerate(records):
-        event = record.event
-        if isinstance(event, ProcessingRequest) and event.body:
-            groups.setdefault((record.stream, event.kind, -1), []).append(index)
-        elif isinstance(event, ProcessingResponse) and event.body:
-            groups.setdefault((record.stream, f"answer {event.kind}", -1 if event.streamed else index), []).append(
-                index
-            )
+        part = _body_part(record)
+        if part is not None and part.body:
+            # An answer that is not streamed has a whole body.
+            whole = record.HasField("response") and not isinstance(part, StreamedBodyResponse)
+            key = (record.stream, f"{record.WhichOneof('record')} {kind_of(record)}", index if whole else -1)
+            groups.setdefault(key, []).append(record)
     return list(groups.values())
 
 
-def _encoding(records: Sequence[Record], members: Sequence[int]) -> str:
-    first = records[members[0]]
-    assert isinstance(first.event, ProcessingRequest | ProcessingResponse)
-    headers = f"{first.event.kind.partition('_')[0]}_headers"
+def _body_part(record: Record) -> Any:
+    return body_part(record.response if record.HasField("response") else record.request)
+
+
+def _encoding(records: Sequence[Record], first: Record) -> str:
+    """Of the body that begins in this record."""
+    headers = f"{kind_of(first).partition('_')[0]}_headers"
     for record in records:
-        if (
-            record.stream == first.stream
-            and isinstance(record.event, ProcessingRequest)
-            and record.event.kind == headers
-        ):
-            return header_value(record.event.headers, "content-encoding")
+        if record.stream == first.stream and record.HasField("request") and kind_of(record) == headers:
+            return header_value(fields_in(record), "content-encoding")
     return ""
 
 
-def _body(event: Event) -> bytes:
-    return event.body or b"" if isinstance(event, ProcessingRequest | ProcessingResponse) else b""
-
-
-def _with_body(event: Event, body: bytes) -> Event:
-    if isinstance(event, ProcessingResponse):
-        length = b"%d" % len(body)
-        headers = (replace(each, value=length) if each.name == "content-length" else each for each in event.set_headers)
-        return replace(event, body=body, set_headers=tuple(headers))
-    return replace(event, body=body) if isinstance(event, ProcessingRequest) else event
+def _set_length(record: Record, length: int) -> None:
+    """Where an answer that replaces a body tells its length."""
+    for option in mutation_of(record.response).set_headers:
+        if option.header.key == "content-length":
+            set_value(option.header, b"%d" % length)

@@ -12,16 +12,11 @@ from typing import Literal
 
 import orjson
 
+from semrouter_memory.replay.pb.recording_pb2 import End
 from semrouter_memory.replay.playing import Played
-from semrouter_memory.replay.records import (
-    Begin,
-    End,
-    EndedBy,
-    ProcessingRequest,
-    ProcessingResponse,
-    RecordedExchange,
-    header_value,
-)
+from semrouter_memory.replay.records import RecordedExchange, body_part, fields_in, header_value, kind_of, mutation_of
+from semrouter_memory.transport.pb.ext_proc_pb2 import CommonResponse, ProcessingResponse, StreamedBodyResponse
+from semrouter_memory.transport.wire import value_of
 
 Level = Literal["bytes", "json", "kinds"]
 
@@ -53,64 +48,74 @@ def differences(exchange: RecordedExchange, played: dict[int, Played], *, level:
     """
     found: list[Difference] = []
     for number, stream in played.items():
-        records = [record.event for record in exchange.records if record.stream == number]
-        recorded = [event for event in records if isinstance(event, ProcessingResponse)]
+        records = [record for record in exchange.records if record.stream == number]
+        recorded = [record.response for record in records if record.HasField("response")]
         answered = stream.answers
-        ended = next((event.by for event in records if isinstance(event, End)), EndedBy.CUT)
-        if ended is EndedBy.CUT:
+        ended = next((record.end.by for record in records if record.HasField("end")), End.CUT)
+        if ended == End.CUT:
             # What came after the recording ended is not known.
             answered = answered[: len(recorded)]
         where = f"{exchange.location}, {_description(exchange, number)}"
-        if any(isinstance(event, Begin) and event.answers_known for event in records):
+        if any(record.HasField("begin") and not record.begin.answers_unknown for record in records):
             found += [replace(each, where=where) for each in _answers(recorded, answered, level)]
         found += [Difference(where, what) for what in _endings(stream, ended)]
     return found
 
 
-def _endings(stream: Played, ended: EndedBy) -> Iterator[str]:
+def _endings(stream: Played, ended: int) -> Iterator[str]:
     if stream.status not in ("OK", ""):
         yield f"the stream ended with {stream.status}"
-    elif ended is EndedBy.MEMORY and not stream.ended:
+    elif ended == End.MEMORY and not stream.ended:
         yield "the service ended this stream; now it stays open"
 
 
 def _answers(
     recorded: Sequence[ProcessingResponse], played: Sequence[ProcessingResponse], level: Level
 ) -> Iterator[Difference]:
-    kinds, now = ([answer.kind for answer in answers] for answers in (recorded, played))
+    kinds, now = ([kind_of(answer) for answer in answers] for answers in (recorded, played))
     if kinds != now:
         diff = _diff(kinds, now)
         yield Difference("", f"other answers: recorded {len(kinds)}, now {len(now)}", diff)
     for before, after in zip(recorded, played, strict=False):
-        if before.kind == after.kind:
+        if kind_of(before) == kind_of(after):
             yield from _answer(before, after, level)
 
 
 def _answer(before: ProcessingResponse, after: ProcessingResponse, level: Level) -> Iterator[Difference]:
-    kind = before.kind
-    if (before.body is None) is not (after.body is None):
-        yield _changed_or_not(before, after)
-    elif before.body != after.body and level != "kinds":
-        yield from _bodies(kind, before.body or b"", after.body or b"", level)
-    same_body = before.body == after.body
-    headers, now = (_header_lines(answer, lengths=same_body) for answer in (before, after))
-    if headers != now:
-        yield Difference("", f"{kind}: other headers", _diff(headers, now))
-    names = ("streamed", "end_of_stream", "replaces", "clear_route_cache", "http_status")
-    for name in names:
-        old, new = getattr(before, name), getattr(after, name)
-        if old != new:
-            yield Difference("", f"{kind}: {name} was {old}, now {new}")
+    kind = kind_of(before)
+    body, body_now = _body(before), _body(after)
+    if (body is None) is not (body_now is None):
+        was, now = ("left as it is", "changed") if body is None else ("changed", "left as it is")
+        what = f"{kind}: the body was {was}; now it is {now}"
+        yield Difference("", what, _diff(_readable(body), _readable(body_now)))
+    elif body != body_now and level != "kinds":
+        yield from _bodies(kind, body or b"", body_now or b"", level)
+    headers, headers_now = (_header_lines(answer, lengths=body == body_now) for answer in (before, after))
+    if headers != headers_now:
+        yield Difference("", f"{kind}: other headers", _diff(headers, headers_now))
+    flags, flags_now = _flags(before), _flags(after)
+    for name, flag in flags.items():
+        if flag != flags_now[name]:
+            yield Difference("", f"{kind}: {name} was {flag}, now {flags_now[name]}")
 
 
-def _changed_or_not(before: ProcessingResponse, after: ProcessingResponse) -> Difference:
-    if before.body is None:
-        return Difference(
-            "", f"{before.kind}: the body was left as it is; now it is changed", _diff([], _readable(after.body))
-        )
-    return Difference(
-        "", f"{before.kind}: the body was changed; now it is left as it is", _diff(_readable(before.body), [])
-    )
+def _body(answer: ProcessingResponse) -> bytes | None:
+    part = body_part(answer)
+    return None if part is None else part.body
+
+
+def _flags(answer: ProcessingResponse) -> dict[str, bool | int]:
+    """Of an answer, what is neither body nor header nor metadata."""
+    kind, piece = kind_of(answer), body_part(answer)
+    common = getattr(answer, kind).response if kind.endswith(("_headers", "_body")) else CommonResponse()
+    is_piece = isinstance(piece, StreamedBodyResponse)
+    return {
+        "streamed": is_piece,
+        "end_of_stream": is_piece and piece.end_of_stream,
+        "replaces": common.status == CommonResponse.CONTINUE_AND_REPLACE,
+        "clear_route_cache": common.clear_route_cache,
+        "http_status": answer.immediate_response.status.code,
+    }
 
 
 def _bodies(kind: str, before: bytes, after: bytes, level: Level) -> Iterator[Difference]:
@@ -126,9 +131,14 @@ def _bodies(kind: str, before: bytes, after: bytes, level: Level) -> Iterator[Di
 
 def _header_lines(answer: ProcessingResponse, *, lengths: bool) -> list[str]:
     """Lengths follow from bodies, which are compared by themselves."""
-    headers = (each for each in answer.set_headers if lengths or each.name.lower() != "content-length")
-    changed = (f"{each.name}: {each.value.decode('utf-8', 'replace')} ({each.action})" for each in headers)
-    return sorted([*changed, *(f"{name} removed" for name in answer.remove_headers)])
+    mutation = mutation_of(answer)
+    options = [each for each in mutation.set_headers if lengths or each.header.key.lower() != "content-length"]
+    actions = [option.HeaderAppendAction.Name(option.append_action) for option in options]
+    changed = (
+        f"{option.header.key}: {value_of(option.header).decode('utf-8', 'replace')} ({action})"
+        for option, action in zip(options, actions, strict=True)
+    )
+    return sorted([*changed, *(f"{name} removed" for name in mutation.remove_headers)])
 
 
 def _json(data: bytes) -> object | None:
@@ -163,9 +173,8 @@ def _diff(before: Sequence[str], after: Sequence[str]) -> tuple[str, ...]:
 
 def _description(exchange: RecordedExchange, number: int) -> str:
     for record in exchange.records:
-        event = record.event
-        if record.stream == number and isinstance(event, ProcessingRequest):
-            method, path = (header_value(event.headers, name) for name in (":method", ":path"))
-            role = "copies" if event.observing else "stream"
+        if record.stream == number and record.HasField("request"):
+            method, path = (header_value(fields_in(record), name) for name in (":method", ":path"))
+            role = "copies" if record.request.observability_mode else "stream"
             return f"{role} {number} ({method or '?'} {path or '?'})"
     return f"stream {number}"

@@ -7,27 +7,18 @@ cut. Bounds hold at all times: a file, and all recordings in the directory toget
 import io
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from semrouter_memory.errors import InputFileError
-from semrouter_memory.model import Json
+from semrouter_memory.replay.pb.recording_pb2 import Record
 from semrouter_memory.replay.reading import SUFFIXES, LocatedRecord, Warn, exchanges_of, records_in
-from semrouter_memory.replay.records import (
-    REQUEST_ID,
-    Begin,
-    End,
-    Event,
-    Fields,
-    ProcessingRequest,
-    ProcessingResponse,
-    Record,
-    RecordedExchange,
-)
+from semrouter_memory.replay.records import REQUEST_ID, RecordedExchange, changed, fields_in, leaves, set_value
 from semrouter_memory.replay.rendering import SUFFIX, Format, header, rfc3339, written
+from semrouter_memory.transport.wire import value_of
 
 Files = Literal["rolling", "exchange"]
 _PREFIX = "recording-"
@@ -171,7 +162,7 @@ class ExchangeWriter:
         records, timed = list(exchange.records), self._settings.timed
         if not timed:
             records = [
-                replace(each, stream=2 * self.taken + each.stream)
+                changed(each, stream=2 * self.taken + each.stream)
                 for each in normalised(exchange, name=f"exchange-{self.taken + 1}")
             ]
         data = written(records, self._settings.format, timed=timed)
@@ -182,8 +173,8 @@ class ExchangeWriter:
 
     def _noted(self, located: Iterator[LocatedRecord]) -> Iterator[LocatedRecord]:
         for each in located:
-            if each.record.stream == 0 and isinstance(each.record.event, End):
-                self.note = each.record.event.note
+            if each.record.stream == 0 and each.record.HasField("end"):
+                self.note = each.record.end.note
             yield each
 
 
@@ -222,6 +213,7 @@ _FIXED = {
     "x-stainless-runtime-version": b"3.11.0",
 }
 _LEFT_OUT = frozenset({"traceparent", "tracestate"})
+_LEFT_OUT_OF_METADATA = _LEFT_OUT | {"user-agent"}
 
 
 def normalised(exchange: RecordedExchange, *, name: str) -> list[Record]:
@@ -236,40 +228,25 @@ def normalised(exchange: RecordedExchange, *, name: str) -> list[Record]:
     numbers: dict[int, int] = {}
     for record in exchange.records:
         numbers.setdefault(record.stream, len(numbers) + 1)
-    return [Record(numbers[record.stream], 0, _event(record.event, name)) for record in exchange.records]
+    records = [changed(record, stream=numbers[record.stream], time_us=0) for record in exchange.records]
+    for record in records:
+        if record.HasField("begin"):
+            record.begin.exchange = name
+        _fix_fields(fields_in(record), _LEFT_OUT_OF_METADATA if record.HasField("begin") else _LEFT_OUT, name)
+        for key, value in leaves(record.response.dynamic_metadata):
+            if key.endswith(("_ms", "_seconds")):
+                value.number_value = 0
+            elif "mem_" in value.string_value:
+                value.string_value = "-"
+    return records
 
 
-def _event(event: Event, name: str) -> Event:
-    match event:
-        case Begin():
-            pairs = [(key, value.encode("utf-8", "replace")) for key, value in event.metadata if key != "user-agent"]
-            metadata = tuple((key, value.decode()) for key, value in _fields(tuple(pairs), name))
-            return replace(event, exchange=name, metadata=metadata)
-        case ProcessingRequest():
-            return replace(event, headers=_fields(event.headers, name))
-        case ProcessingResponse():
-            return replace(event, dynamic_metadata=_times(event.dynamic_metadata))
-    return event
-
-
-def _fields(fields: Fields, name: str) -> Fields:
-    return tuple((key, _value(key.lower(), value, name)) for key, value in fields if key not in _LEFT_OUT)
-
-
-def _value(key: str, value: bytes, name: str) -> bytes:
-    if key == REQUEST_ID:
-        return name.encode()
-    return _FIXED.get(key) or _PORT.sub(rb"\1:10000", value)
-
-
-def _times(value: Mapping[str, Json]) -> dict[str, Json]:
-    """Dynamic metadata without durations and ids."""
-    return {key: _plain(key, each) for key, each in value.items()}
-
-
-def _plain(key: str, value: Json) -> Json:
-    if isinstance(value, dict):
-        return _times(value)
-    if key.endswith(("_ms", "_seconds")):
-        return 0
-    return "-" if isinstance(value, str) and "mem_" in value else value
+def _fix_fields(fields: Any, left_out: frozenset[str], name: str) -> None:
+    for index in reversed(range(len(fields))):
+        field, key = fields[index], fields[index].key.lower()
+        if key in left_out:
+            del fields[index]
+        elif key == REQUEST_ID:
+            set_value(field, name.encode())
+        else:
+            set_value(field, _FIXED.get(key) or _PORT.sub(rb"\1:10000", value_of(field)))

@@ -1,50 +1,30 @@
-"""Records as JSON lines that people can read and compare: one record a line, keys in a fixed order. Pure.
+"""Records as JSON lines that people can read and compare: one record a line, as protobuf's own mapping to JSON has it.
 
-A line has one of the keys of `_KINDS`, and the event's other fields under their own names; defaults are left out. Bytes
-are written as text where they are UTF-8, else as base64 under a name that says so. A line without a time happened when the
-one before it did.
+Of that mapping two things differ. Bytes that are UTF-8 are text, under `text` in place of `body` and `value` in place of
+`raw_value`; other bytes are base64. And a line without `time_us` happened when the one before it did.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import MISSING, Field, fields
-from enum import Enum
-from functools import cache
+import base64
+import binascii
+import re
 from typing import Any
 
 import orjson
-from pydantic import TypeAdapter, ValidationError
+from google.protobuf.json_format import MessageToDict, ParseDict, ParseError, SerializeToJsonError
 
-from semrouter_memory.errors import InputFileError, complaint
+from semrouter_memory.errors import InputFileError
 from semrouter_memory.model import Json
-from semrouter_memory.replay.records import (
-    Begin,
-    End,
-    Event,
-    Header,
-    ProcessingRequest,
-    ProcessingResponse,
-    Record,
-    SetHeader,
-    text_or_base64,
-)
+from semrouter_memory.replay.pb.recording_pb2 import Record
+from semrouter_memory.replay.records import kind_of
 
 NOT_JSON = "this is not JSON"
-_MAX_STREAM = (1 << 63) - 1
-_MAX_MS = 1e12
-_OVERWRITE = {"append": False, "action": "OVERWRITE_IF_EXISTS_OR_ADD"}
-"""How this service always sets a header: left out."""
-_KINDS: dict[str, tuple[type[Event], str]] = {
-    "recording": (Header, "version"),
-    "begin": (Begin, "exchange"),
-    "envoy": (ProcessingRequest, "kind"),
-    "memory": (ProcessingResponse, "kind"),
-    "end": (End, "by"),
-}
-"""The key that tells what a line is -> the event, and its field that stands there."""
-_reader: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
-"""Of a kind of event: made when its first line is read, since the service itself only writes."""
-_ALWAYS = {Header: {"made_by", "pseudonymised"}, Begin: {"metadata"}}
-"""Fields that are written even with their defaults; so is the body of a message of Envoy's that has one."""
+_AS_TEXT = {"body": "text", "raw_value": "value"}
+"""Members with bytes -> the member that stands in their place where these are text."""
+_AS_BYTES = {text: name for name, text in _AS_TEXT.items()}
+_FREE = frozenset({"attributes", "dynamic_metadata", "filter_metadata"})
+"""Members whose content is of any form."""
+_UNKNOWN = re.compile(r'has no field named "([^"]*)"')
+_MAX_COMPLAINT_CHARS = 200
 
 
 def line_of(record: Record, *, timed: bool = True) -> bytes:
@@ -52,53 +32,42 @@ def line_of(record: Record, *, timed: bool = True) -> bytes:
 
     Args:
         timed: write times; otherwise only the order tells.
+
+    Raises:
+        InputFileError: its metadata has a number that JSON does not know.
     """
-    event = record.event
-    line: dict[str, Json] = {}
-    if not isinstance(event, Header):
-        line["stream"] = record.stream
-        if timed:
-            line["t_ms"] = round(record.time_us / 1000, 3)
-    key, first = next((key, name) for key, (kind, name) in _KINDS.items() if isinstance(event, kind))
-    for each in fields(event):
-        value = getattr(event, each.name)
-        if each.name == first:
-            line[key] = value.value if isinstance(value, Enum) else value
-        elif value != _default(each) or each.name in _always(event):
-            line |= _member(each.name, value)
-    return orjson.dumps(line)
+    try:
+        value = MessageToDict(record, preserving_proto_field_name=True)
+    except SerializeToJsonError:
+        raise InputFileError("metadata with a number that JSON does not know") from None
+    # The mapping makes texts of 64-bit numbers.
+    numbers = {"stream": record.stream, "time_us": record.time_us if timed else 0}
+    left = {name: _readable(each) for name, each in value.items() if name not in numbers}
+    return orjson.dumps({**{name: number for name, number in numbers.items() if number}, **left})
 
 
-def _default(each: Field[Any]) -> Any:
-    return each.default if each.default_factory is MISSING else each.default_factory()
+def _readable(value: Json) -> Json:
+    if isinstance(value, list):
+        return [_readable(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    found: dict[str, Json] = {}
+    for name, each in value.items():
+        if name in _FREE:
+            # Protobuf's maps have no order.
+            found[name] = orjson.loads(orjson.dumps(each, option=orjson.OPT_SORT_KEYS))
+        elif name in _AS_TEXT:
+            try:
+                found[_AS_TEXT[name]] = base64.b64decode(each).decode()
+            except UnicodeDecodeError:
+                found[name] = each
+        else:
+            found[name] = _readable(each)
+    return found
 
 
-def _always(event: Event) -> set[str]:
-    if isinstance(event, ProcessingRequest) and event.kind in ("request_body", "response_body"):
-        return {"body"}
-    return _ALWAYS.get(type(event), set())
-
-
-def _member(name: str, value: Any) -> dict[str, Json]:
-    match name:
-        case "body":
-            text = text_or_base64(value)
-            return {"body": text} if isinstance(text, str) else {"body_base64": text["base64"]}
-        case "headers":
-            return {name: [[key, text_or_base64(data)] for key, data in value]}
-        case "set_headers":
-            return {name: [_set_header(each) for each in value]}
-    return {name: value}
-
-
-def _set_header(header: SetHeader) -> dict[str, Json]:
-    value: dict[str, Json] = {"name": header.name, "value": text_or_base64(header.value)}
-    how = {"append": header.append, "action": header.action}
-    return value if how == _OVERWRITE else {**value, **how}
-
-
-def read_line(line: bytes, *, before_us: int) -> tuple[Record, set[str]]:
-    """The record in a line, and its keys that are not known. A key whose value is null counts as absent.
+def read_line(line: bytes, *, before_us: int) -> tuple[Record, str]:
+    """The record in a line, and the first of its keys that is not known, "" for none. Null counts as absent.
 
     Args:
         before_us: the time of the line before it.
@@ -112,55 +81,65 @@ def read_line(line: bytes, *, before_us: int) -> tuple[Record, set[str]]:
         raise InputFileError(NOT_JSON) from None
     if not isinstance(value, dict):
         raise InputFileError("a record is a JSON object")
-    left = {name: each for name, each in value.items() if each is not None}
-    keys = ["recording"] if "recording" in left else [key for key in _KINDS if key in left]
-    if len(keys) != 1:
-        raise InputFileError(f"a record has one of {', '.join(f'`{key}`' for key in _KINDS)}")
-    kind, first = _KINDS[keys[0]]
-    stream, time_us = (0, 0) if kind is Header else _place(left, before_us)
-    # The field's own name is no key of a line.
-    unknown = {first} & left.keys() - {keys[0]}
-    named = left.pop(keys[0])
-    members = left | {first: named}
-    names = {first: keys[0]}
-    if "body_base64" in members:
-        names["body"] = "body_base64"
-        members["body"] = {"base64": members.pop("body_base64")}
-    unknown |= members.keys() - {each.name for each in fields(kind)}
-    if "set_headers" in members:
-        unknown |= set(_unknown_of_headers(members["set_headers"]))
-        members["set_headers"] = _with_defaults(members["set_headers"])
+    value = _for_protobuf(value)
+    unknown, record = "", Record()
     try:
-        return Record(stream, time_us, _reader(kind).validate_python(members)), unknown
-    except ValidationError as error:
-        raise InputFileError(_complaint(error, names)) from None
+        ParseDict(value, record)
+    except ParseError as error:
+        found = _UNKNOWN.search(str(error))
+        record.Clear()
+        if found is None or not _is_parsed(value, record):
+            raise InputFileError(_complaint(error)) from None
+        unknown = found[1]
+    kinds = [each.name for each in Record.DESCRIPTOR.oneofs_by_name["record"].fields]
+    if record.WhichOneof("record") is None:
+        raise InputFileError(f"a record has one of {', '.join(f'`{kind}`' for kind in kinds)}")
+    if value.get("time_us", value.get("timeUs")) is None:
+        record.time_us = before_us
+    return record, unknown
 
 
-def _place(left: dict[str, Any], before_us: int) -> tuple[int, int]:
-    """The stream, 0 where it is missing, and the time in microseconds; both leave the line."""
-    stream, at_ms = left.pop("stream", 0), left.pop("t_ms", before_us / 1000)
-    if type(stream) is not int or not 0 <= stream <= _MAX_STREAM:
-        raise InputFileError("stream: must not be negative, nor so large")
-    if type(at_ms) not in (int, float) or not 0 <= at_ms <= _MAX_MS:
-        raise InputFileError("t_ms: must be milliseconds since the recording began")
-    return stream, round(at_ms * 1000)
+def _is_parsed(value: dict[str, Any], record: Record) -> bool:
+    """Whether it is a record but for keys that are not known; the kind of a message is none of them."""
+    try:
+        ParseDict(value, record, ignore_unknown_fields=True)
+    except ParseError:
+        return False
+    is_message = record.WhichOneof("record") in ("request", "response")
+    return not is_message or bool(kind_of(record))
 
 
-def _unknown_of_headers(headers: Any) -> Iterator[str]:
-    known = {each.name for each in fields(SetHeader)}
-    for each in headers if isinstance(headers, list) else ():
-        yield from (f"set_headers.{name}" for name in each if name not in known) if isinstance(each, dict) else ()
+def _for_protobuf(value: Json) -> Json:
+    if isinstance(value, list):
+        return [_for_protobuf(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    found: dict[str, Json] = {}
+    for name, each in value.items():
+        if name in _FREE:
+            found[name] = each
+        elif name in _AS_TEXT or name in _AS_BYTES:
+            found |= _bytes_of(name, each)
+        else:
+            found[name] = _for_protobuf(each)
+    return found
 
 
-def _with_defaults(headers: Any) -> Any:
-    """Unlike elsewhere, null says something in `append`: that the flag was not given."""
-    if not isinstance(headers, list) or not all(isinstance(each, dict) for each in headers):
-        return headers
-    return [{**_OVERWRITE, **each, "action": each.get("action") or _OVERWRITE["action"]} for each in headers]
+def _bytes_of(name: str, value: Json) -> dict[str, Json]:
+    if value is None:
+        return {}
+    if not isinstance(value, str):
+        raise InputFileError(f"{name}: must be text")
+    if name in _AS_BYTES:
+        return {_AS_BYTES[name]: base64.b64encode(value.encode()).decode()}
+    try:
+        # Protobuf's reader skips characters that are not base64.
+        base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError):
+        raise InputFileError(f"{name}: is not base64") from None
+    return {name: value}
 
 
-def _complaint(error: ValidationError, names: dict[str, str]) -> str:
-    """The first thing that is wrong, by the name that it has in a line."""
-    found = error.errors()[0]
-    where = ".".join(str(names.get(str(each), each)) for each in found["loc"])
-    return f"{where}: {complaint(found)}"
+def _complaint(error: ParseError) -> str:
+    """Protobuf's own words, without the list of the fields that there are."""
+    return str(error).partition("\n")[0][:_MAX_COMPLAINT_CHARS].rstrip(".")

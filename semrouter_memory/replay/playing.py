@@ -15,17 +15,10 @@ import grpc
 import grpc.aio
 
 from semrouter_memory.errors import InputFileError, Service, UnavailableError
-from semrouter_memory.replay import protocol
-from semrouter_memory.replay.records import (
-    MAX_RECORD_BYTES,
-    Begin,
-    End,
-    EndedBy,
-    ProcessingRequest,
-    ProcessingResponse,
-    Record,
-    RecordedExchange,
-)
+from semrouter_memory.replay.pb.recording_pb2 import Begin, End, Record
+from semrouter_memory.replay.records import MAX_RECORD_BYTES, RecordedExchange, parsed
+from semrouter_memory.transport.pb.ext_proc_pb2 import ProcessingRequest, ProcessingResponse
+from semrouter_memory.transport.wire import value_of
 
 METHOD = "/envoy.service.ext_proc.v3.ExternalProcessor/Process"
 _END: Any = getattr(grpc.aio, "EOF")  # noqa: B009 - the stubs do not know it
@@ -110,8 +103,6 @@ class Player:
                 await self._step(record, streams)
             for stream in streams.values():
                 await stream.settle()
-        except InputFileError as error:
-            raise InputFileError(f"{exchange.location}: {error}") from None
         finally:
             for stream in streams.values():
                 await stream.close()
@@ -123,22 +114,22 @@ class Player:
             await asyncio.sleep(max(0.0, due - asyncio.get_running_loop().time()))
 
     async def _step(self, record: Record, streams: dict[int, "_Stream"]) -> None:
-        match record.event:
-            case Begin() as begin:
-                call = self._channel.stream_stream(METHOD)(metadata=self._metadata(begin))
-                streams[record.stream] = _Stream(call, self._options, answers_known=begin.answers_known)
-            case ProcessingRequest() as request:
-                await streams[record.stream].send(request)
-            case ProcessingResponse():
+        match record.WhichOneof("record"):
+            case "begin":
+                call = self._channel.stream_stream(METHOD)(metadata=self._metadata(record.begin))
+                answers_known = not record.begin.answers_unknown
+                streams[record.stream] = _Stream(call, self._options, answers_known=answers_known)
+            case "request":
+                await streams[record.stream].send(record.request)
+            case "response":
                 streams[record.stream].expected += 1
-            case End(by, _):
-                await streams[record.stream].end(by)
+            case "end":
+                await streams[record.stream].end(record.end.by)
 
     def _metadata(self, begin: Begin) -> list[tuple[str, str]]:
         own = {name.lower(): value for name, value in self._options.metadata.items()}
-        recorded = [
-            (name.lower(), value) for name, value in begin.metadata if sendable(name, value) and name.lower() not in own
-        ]
+        pairs = [(each.key.lower(), value_of(each).decode("utf-8", "replace")) for each in begin.metadata]
+        recorded = [(name, value) for name, value in pairs if sendable(name, value) and name not in own]
         return [*recorded, *own.items()]
 
 
@@ -157,18 +148,18 @@ class _Stream:
 
     async def send(self, request: ProcessingRequest) -> None:
         await self._until(self._answered)
-        message = protocol.request_bytes(request)
+        message = request.SerializeToString()
         # The server ends a stream when it has nothing more to do there, and Envoy then sends no more.
         if not self.played.ended and not self._half_closed:
             with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError, grpc.aio.UsageError):
                 await self._call.write(message)
-        self._observing = self._observing or request.observing
+        self._observing = self._observing or request.observability_mode
         if not self._answers_known and not self._observing:
             self.expected += 1
 
-    async def end(self, by: EndedBy) -> None:
+    async def end(self, by: int) -> None:
         await self._until(self._answered)
-        if by is EndedBy.MEMORY:
+        if by == End.MEMORY:
             await self._until(lambda: self.played.ended)
         else:
             await self._half_close()
@@ -207,7 +198,7 @@ class _Stream:
         played = self.played
         try:
             while (data := await self._call.read()) is not _END and len(played.answers) < _MAX_ANSWERS:
-                played.answers.append(protocol.response_from(data))
+                played.answers.append(parsed(ProcessingResponse, data))
                 await self._notify()
             played.status = (await self._call.code()).name
         except grpc.aio.AioRpcError as error:

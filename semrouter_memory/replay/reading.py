@@ -12,17 +12,9 @@ from io import BufferedReader
 from pathlib import Path
 
 from semrouter_memory.errors import InputFileError
-from semrouter_memory.replay import lines, protocol
-from semrouter_memory.replay.records import (
-    MAX_RECORD_BYTES,
-    VERSION,
-    Begin,
-    End,
-    Header,
-    Record,
-    RecordedExchange,
-    SourceLocation,
-)
+from semrouter_memory.replay import lines
+from semrouter_memory.replay.pb.recording_pb2 import Header, Record
+from semrouter_memory.replay.records import MAX_RECORD_BYTES, VERSION, RecordedExchange, SourceLocation, decoded
 
 SUFFIXES = (".jsonl", ".binpb")
 """Of recordings, by which they are found in a directory."""
@@ -119,7 +111,7 @@ def begins_as_text(file: BufferedReader, start: re.Pattern[bytes] = _OBJECT) -> 
 
 def _in_lines(file: BufferedReader, name: str, warn: Warn, note: Warn) -> Iterator[LocatedRecord]:
     number, before_us = 0, 0
-    ignored: set[str] = set()
+    ignored = {""}
     while line := file.readline(MAX_RECORD_BYTES + 1):
         number += 1
         location = SourceLocation(name, f"line {number}")
@@ -135,9 +127,9 @@ def _in_lines(file: BufferedReader, name: str, warn: Warn, note: Warn) -> Iterat
                 return
             hint = _ON_ONE_LINE if str(error) == lines.NOT_JSON and number == 1 else ""
             raise InputFileError(f"{location}: {error}{hint}") from None
-        for key in sorted(unknown - ignored):
-            note(f"{location}: unknown key {key!r} is ignored, here and further on")
-        ignored |= unknown
+        if unknown not in ignored:
+            note(f"{location}: unknown key {unknown!r} is ignored, here and further on")
+            ignored.add(unknown)
         before_us = record.time_us
         yield LocatedRecord(record, location, len(line))
 
@@ -145,7 +137,7 @@ def _in_lines(file: BufferedReader, name: str, warn: Warn, note: Warn) -> Iterat
 def _delimited(file: BufferedReader, name: str, warn: Warn) -> Iterator[LocatedRecord]:
     for location, data in framed_messages(file, name, warn):
         try:
-            record = protocol.decoded(data)
+            record = decoded(data)
         except InputFileError as error:
             raise InputFileError(f"{location}: {_NO_RECORDING if location.at == START else error}") from None
         yield LocatedRecord(record, location, len(data))
@@ -242,16 +234,16 @@ class Assembler:
     def take(self, located: LocatedRecord) -> list[RecordedExchange]:
         """The exchanges that this record completes."""
         record, location = located.record, located.location
-        if isinstance(record.event, Header):
-            return self._begin_recording(record.event, location)
+        if record.HasField("header"):
+            return self._begin_recording(record.header, location)
         if self._header is None:
             raise InputFileError(f"{location}: {_NO_RECORDING}")
         if record.stream == 0:
-            if isinstance(record.event, End):
+            if record.HasField("end"):
                 return []
             raise InputFileError(f"{location}: stream is missing")
-        if isinstance(record.event, Begin):
-            self._begin_stream(record, record.event, location)
+        if record.HasField("begin"):
+            self._begin_stream(record, location)
         exchange = self._by_stream.get(record.stream)
         if exchange is None:
             raise InputFileError(f"{location}: stream {record.stream} has not begun, or has ended")
@@ -260,7 +252,7 @@ class Assembler:
         self._held += located.nbytes
         if self._held > _MAX_OPEN_BYTES:
             raise InputFileError(f"{location}: more than {_MAX_OPEN_BYTES} bytes of exchanges that have not ended")
-        if isinstance(record.event, End):
+        if record.HasField("end"):
             del self._by_stream[record.stream]
             exchange.running.discard(record.stream)
             return [] if exchange.running else [self._close(exchange)]
@@ -280,10 +272,10 @@ class Assembler:
         self._started_at = header.started_at
         return ended
 
-    def _begin_stream(self, record: Record, begin: Begin, location: SourceLocation) -> None:
+    def _begin_stream(self, record: Record, location: SourceLocation) -> None:
         if record.stream in self._by_stream:
             raise InputFileError(f"{location}: stream {record.stream} has begun already")
-        name = begin.exchange or f"\0{record.stream}"
+        name = record.begin.exchange or f"\0{record.stream}"
         exchange = self._by_name.setdefault(name, _PartialExchange(name, location))
         exchange.running.add(record.stream)
         self._by_stream[record.stream] = exchange

@@ -21,7 +21,7 @@ from semrouter_memory.errors import InputFileError, InvalidRequestError
 from semrouter_memory.replay.capture import Capture, RawExchange
 from semrouter_memory.replay.cleaning import CleaningSettings
 from semrouter_memory.replay.folder import Folder, FolderSettings
-from semrouter_memory.replay.records import End, EndedBy, Record
+from semrouter_memory.replay.pb.recording_pb2 import End, Record
 from semrouter_memory.replay.rendering import Renderer, Rendering, header, rfc3339, written
 
 _log = structlog.get_logger("semrouter_memory.replay")
@@ -218,7 +218,7 @@ class Recordings:
                 yield exchange
             counts = recording.counts
             note = f"{counts.recorded} recorded, {counts.left_out} left out"
-            yield written([Record(0, 0, End(EndedBy.CUT, note))], "protobuf")
+            yield written([Record(end=End(by=End.CUT, note=note))], "protobuf")
         finally:
             # The client may have disconnected.
             if recording in self._running:

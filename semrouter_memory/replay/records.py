@@ -1,200 +1,39 @@
-"""The records of a recording, as values; both file formats represent these. Pure.
+"""The records of a recording, as protobuf has them, and what is read of them.
+
+Strategy: a record is a message of `proto/recording.proto`, and what it holds of an exchange is Envoy's own message. Nothing is
+translated, so what was recorded is what is played. A field that `proto/ext_proc.proto` does not have is dropped when a
+message is read: its credentials could not be removed.
 
 Records are in the order of their events. Times only give the pauses between them.
 """
 
-import base64
-import binascii
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from enum import Enum
-from typing import Annotated, TypeAlias
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
-from pydantic import AfterValidator, BeforeValidator, StrictBool, StrictInt
-from pydantic import Field as Bounded
+from google.protobuf.message import DecodeError
+from google.protobuf.struct_pb2 import Struct, Value
 
-from semrouter_memory.model import Json
+from semrouter_memory.errors import InputFileError
+from semrouter_memory.replay.pb.recording_pb2 import Record
+from semrouter_memory.transport.pb.ext_proc_pb2 import (
+    HeaderMutation,
+    HeaderValue,
+    ProcessingRequest,
+    ProcessingResponse,
+)
+from semrouter_memory.transport.wire import value_of
+
+Fields: TypeAlias = Sequence[HeaderValue]
+"""Header fields as they are in a message."""
 
 VERSION = 1
 
 REQUEST_ID = "x-request-id"
-
-KINDS = (
-    "request_headers",
-    "request_body",
-    "request_trailers",
-    "response_headers",
-    "response_body",
-    "response_trailers",
-)
 IMMEDIATE = "immediate_response"
 
 MAX_RECORD_BYTES = 128 * 1024 * 1024
 """A buffered body may have 72 MiB (`server.max_message_bytes`), and base64 makes a third more of it."""
-
-
-def text_or_base64(data: bytes) -> str | dict[str, str]:
-    """Bytes as JSON has them."""
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode()}
-
-
-def _data(value: object) -> bytes:
-    """The bytes that `text_or_base64` wrote."""
-    if isinstance(value, str):
-        return value.encode()
-    if not isinstance(value, dict) or set(value) != {"base64"}:
-        raise ValueError('must be text, or {"base64": ...}')
-    try:
-        return base64.b64decode(value["base64"], validate=True)
-    except (binascii.Error, ValueError, TypeError):
-        raise ValueError("is not base64") from None
-
-
-def _one_of(*names: str) -> AfterValidator:
-    def checked(value: str) -> str:
-        if value not in names:
-            raise ValueError(f"must be one of {', '.join(filter(None, names))}")
-        return value
-
-    return AfterValidator(checked)
-
-
-# What the annotations say is checked where a record is read from JSON.
-Data: TypeAlias = Annotated[bytes, BeforeValidator(_data)]
-Fields: TypeAlias = tuple[tuple[str, Data], ...]
-"""Header fields as they are on the wire."""
-_Mode: TypeAlias = Annotated[
-    str, _one_of("NONE", "STREAMED", "BUFFERED", "BUFFERED_PARTIAL", "FULL_DUPLEX_STREAMED", "GRPC")
-]
-_Action: TypeAlias = Annotated[
-    str, _one_of("APPEND_IF_EXISTS_OR_ADD", "ADD_IF_ABSENT", "OVERWRITE_IF_EXISTS_OR_ADD", "OVERWRITE_IF_EXISTS")
-]
-
-
-class EndedBy(Enum):
-    UNKNOWN = "unknown"
-    ENVOY = "envoy"
-    MEMORY = "memory"
-    CUT = "cut"
-
-
-@dataclass(frozen=True, slots=True)
-class Header:
-    """Begins a recording.
-
-    Attributes:
-        started_at: RFC 3339; "" when it does not matter.
-    """
-
-    version: StrictInt = VERSION
-    made_by: str = ""
-    started_at: str = ""
-    pseudonymised: StrictBool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Begin:
-    """Envoy opened a stream.
-
-    Attributes:
-        exchange: the same for the streams of one HTTP exchange.
-        metadata: the stream's gRPC metadata.
-        answers_known: False for what was converted from a source without answers.
-    """
-
-    exchange: str
-    metadata: tuple[tuple[str, str], ...] = ()
-    answers_known: StrictBool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessingRequest:
-    """A message from Envoy (ext_proc `ProcessingRequest`).
-
-    Attributes:
-        kind: one of `KINDS`; "" for a message of a kind that is not known here.
-        request_body_mode: name of the `BodySendMode`, None when Envoy did not say.
-        response_body_mode: same.
-        metadata: dynamic metadata by namespace.
-    """
-
-    kind: Annotated[str, _one_of("", *KINDS)]
-    headers: Fields = ()
-    body: Data = b""
-    end_of_stream: StrictBool = False
-    observing: StrictBool = False
-    request_body_mode: _Mode | None = None
-    response_body_mode: _Mode | None = None
-    metadata: Mapping[str, Json] = field(default_factory=dict)
-    attributes: Mapping[str, Json] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class SetHeader:
-    """A header that an answer sets.
-
-    Attributes:
-        append: the deprecated flag, None when it is not given.
-        action: name of the `HeaderAppendAction`.
-    """
-
-    name: str
-    value: Data
-    append: StrictBool | None = None
-    action: _Action = "APPEND_IF_EXISTS_OR_ADD"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessingResponse:
-    """A message from the service (ext_proc `ProcessingResponse`).
-
-    Attributes:
-        kind: one of `KINDS`, `IMMEDIATE`, or "".
-        body: what the body is replaced with; None: it stays.
-        streamed: the body is a piece (`streamed_response`).
-        end_of_stream: of a piece.
-        replaces: `CONTINUE_AND_REPLACE`.
-        http_status: of an immediate response.
-    """
-
-    kind: Annotated[str, _one_of("", *KINDS, IMMEDIATE)]
-    set_headers: tuple[SetHeader, ...] = ()
-    remove_headers: tuple[str, ...] = ()
-    body: Data | None = None
-    streamed: StrictBool = False
-    end_of_stream: StrictBool = False
-    replaces: StrictBool = False
-    clear_route_cache: StrictBool = False
-    http_status: Annotated[StrictInt, Bounded(ge=0, lt=1000)] = 0
-    dynamic_metadata: Mapping[str, Json] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class End:
-    """A stream is over, or not recorded any further; `note` says why, for people."""
-
-    by: EndedBy = EndedBy.UNKNOWN
-    note: str = ""
-
-
-Event: TypeAlias = Header | Begin | ProcessingRequest | ProcessingResponse | End
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """One thing that happened.
-
-    Attributes:
-        stream: tells a recording's streams apart; 0 for what concerns all of it.
-        time_us: since the recording began.
-    """
-
-    stream: int
-    time_us: int
-    event: Event
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +63,119 @@ class RecordedExchange:
     whole: bool = True
 
 
-def header_value(fields: Fields, name: str) -> str:
+# -- from bytes --------------------------------------------------------------------------------------------------------
+
+
+def decoded(data: bytes) -> Record:
+    """The record of a message.
+
+    Raises:
+        InputFileError: it is none; the message says why, not where.
+    """
+    record: Record = parsed(Record, data, "this is not a record")
+    if record.WhichOneof("record") is None:
+        raise InputFileError("this record is of no kind that is known")
+    return record
+
+
+def parsed(kind: Any, data: bytes, complaint: str = "this is not a message of that kind") -> Any:
+    """A message of that kind, without the fields that are not known. Raises: InputFileError."""
+    try:
+        message = kind.FromString(data)
+    except DecodeError:
+        raise InputFileError(complaint) from None
+    message.DiscardUnknownFields()
+    return message
+
+
+def request_id(data: bytes) -> str:
+    """The `x-request-id` in a stream's first message, "" without one. Raises: InputFileError."""
+    message: ProcessingRequest = parsed(ProcessingRequest, data)
+    return header_value(message.request_headers.headers.headers, REQUEST_ID)
+
+
+# -- what a record holds -----------------------------------------------------------------------------------------------
+
+
+def changed(record: Record, *, stream: int | None = None, time_us: int | None = None) -> Record:
+    """A copy of the record, of another stream or time where these are given."""
+    copy = Record()
+    copy.CopyFrom(record)
+    copy.stream = record.stream if stream is None else stream
+    copy.time_us = record.time_us if time_us is None else time_us
+    return copy
+
+
+def kind_of(message: Record | ProcessingRequest | ProcessingResponse) -> str:
+    """`request_headers`, `response_body` and so on; "" for what is no message, or of a kind that is not known."""
+    if isinstance(message, Record):
+        held = message.WhichOneof("record")
+        return kind_of(getattr(message, held)) if held in ("request", "response") else ""
+    return message.WhichOneof("request" if isinstance(message, ProcessingRequest) else "response") or ""
+
+
+def fields_in(record: Record) -> Any:
+    """The metadata of a stream, or the headers or trailers in a message from Envoy: a repeated field that may be changed."""
+    if record.HasField("begin"):
+        return record.begin.metadata
+    kind = kind_of(record.request)
+    if kind.endswith("_headers"):
+        return getattr(record.request, kind).headers.headers
+    return getattr(record.request, kind).trailers.headers if kind.endswith("_trailers") else ()
+
+
+def header_value(fields: Iterable[HeaderValue], name: str) -> str:
     """The first value of a header, "" when there is none."""
-    return next((value.decode("utf-8", "replace") for key, value in fields if key.lower() == name), "")
+    return next((value_of(field).decode("utf-8", "replace") for field in fields if field.key.lower() == name), "")
+
+
+def set_value(field: HeaderValue, data: bytes) -> None:
+    field.value, field.raw_value = "", data
+
+
+def mutation_of(response: ProcessingResponse) -> HeaderMutation:
+    """The headers that an answer sets and removes."""
+    kind = kind_of(response)
+    if not kind:
+        return HeaderMutation()
+    part: Any = getattr(response, kind)
+    if kind == IMMEDIATE:
+        mutation: HeaderMutation = part.headers
+    else:
+        mutation = part.header_mutation if kind.endswith("_trailers") else part.response.header_mutation
+    return mutation
+
+
+def body_part(message: ProcessingRequest | ProcessingResponse) -> Any:
+    """The part of a message whose field `body` is the body; None where it has none, or leaves the body as it is."""
+    kind = kind_of(message)
+    if isinstance(message, ProcessingRequest):
+        return getattr(message, kind) if kind.endswith("_body") else None
+    if kind == IMMEDIATE:
+        return message.immediate_response
+    if not kind or kind.endswith("_trailers"):
+        return None
+    mutation = getattr(message, kind).response.body_mutation
+    match mutation.WhichOneof("mutation"):
+        case "streamed_response":
+            return mutation.streamed_response
+        case "body" | "clear_body":
+            return mutation
+    return None
+
+
+def leaves(struct: Struct) -> Iterator[tuple[str, Value]]:
+    """The values in metadata that hold no others, by their names; an item of a list has the list's."""
+    for name, value in struct.fields.items():
+        yield from _leaves(name, value)
+
+
+def _leaves(name: str, value: Value) -> Iterator[tuple[str, Value]]:
+    match value.WhichOneof("kind"):
+        case "struct_value":
+            yield from leaves(value.struct_value)
+        case "list_value":
+            for each in value.list_value.values:
+                yield from _leaves(name, each)
+        case _:
+            yield name, value

@@ -14,15 +14,20 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
+from io import BytesIO
 from multiprocessing import connection, get_context, parent_process
 from typing import Literal
 
+from google.protobuf.proto import serialize_length_prefixed
+
 from semrouter_memory import __version__
 from semrouter_memory.errors import InputFileError
-from semrouter_memory.replay import lines, protocol
+from semrouter_memory.replay import lines
 from semrouter_memory.replay.capture import RawEvent, RawExchange
 from semrouter_memory.replay.cleaning import Cleaner, CleaningSettings
-from semrouter_memory.replay.records import Begin, End, EndedBy, Event, Header, Record
+from semrouter_memory.replay.pb.recording_pb2 import Begin, End, Header, Record
+from semrouter_memory.replay.records import VERSION, parsed
+from semrouter_memory.transport.pb.ext_proc_pb2 import HeaderValue, ProcessingRequest, ProcessingResponse
 
 Format = Literal["jsonl", "protobuf"]
 SUFFIX: dict[Format, str] = {"jsonl": ".jsonl", "protobuf": ".binpb"}
@@ -46,11 +51,15 @@ class Rendering:
 def written(records: Sequence[Record], form: Format, *, timed: bool = True) -> bytes:
     if form == "jsonl":
         return b"".join(lines.line_of(record, timed=timed) + b"\n" for record in records)
-    return b"".join(_framed(protocol.encoded(record)) for record in records)
+    output = BytesIO()
+    for record in records:
+        serialize_length_prefixed(record, output)
+    return output.getvalue()
 
 
 def header(started_at: str, *, pseudonymised: bool) -> Record:
-    return Record(0, 0, Header(made_by=_MADE_BY, started_at=started_at, pseudonymised=pseudonymised))
+    header = Header(version=VERSION, made_by=_MADE_BY, started_at=started_at, pseudonymised=pseudonymised)
+    return Record(header=header)
 
 
 def rfc3339(time: datetime) -> str:
@@ -66,33 +75,27 @@ def rendered(raw: RawExchange, how: Rendering) -> bytes:
 def records_of(raw: RawExchange, base: float) -> list[Record]:
     """The exchange as records; streams that have not ended are cut."""
     name = raw.request_id or f"exchange-{raw.number}"
-    records = [
-        Record(event.stream, max(0, round((event.at - base) * 1e6)), _event(event, raw, name)) for event in raw.events
-    ]
-    ended = {record.stream for record in records if isinstance(record.event, End)}
+    records = [_record(event, raw, name, base) for event in raw.events]
+    ended = {record.stream for record in records if record.HasField("end")}
     last = records[-1].time_us if records else 0
-    cut = [Record(stream, last, End(EndedBy.CUT, "recording ended")) for stream in raw.metadata if stream not in ended]
+    end = End(by=End.CUT, note="recording ended")
+    cut = [Record(stream=stream, time_us=last, end=end) for stream in raw.metadata if stream not in ended]
     return [*records, *cut]
 
 
-def _event(event: RawEvent, raw: RawExchange, name: str) -> Event:
+def _record(event: RawEvent, raw: RawExchange, name: str, base: float) -> Record:
+    record = Record(stream=event.stream, time_us=max(0, round((event.at - base) * 1e6)))
     match event.kind:
         case "begin":
-            return Begin(name, raw.metadata[event.stream])
+            metadata = [HeaderValue(key=key, raw_value=value.encode()) for key, value in raw.metadata[event.stream]]
+            record.begin.CopyFrom(Begin(exchange=name, metadata=metadata))
         case "request":
-            return protocol.request_from(event.data)
+            record.request.CopyFrom(parsed(ProcessingRequest, event.data))
         case "response":
-            return protocol.response_from(event.data)
-    return End(EndedBy(event.data.decode()))
-
-
-def _framed(data: bytes) -> bytes:
-    size, length = len(data), bytearray()
-    while size > 0x7F:  # noqa: PLR2004 - a varint has seven bits a byte
-        length.append(size & 0x7F | 0x80)
-        size >>= 7
-    length.append(size)
-    return bytes(length) + data
+            record.response.CopyFrom(parsed(ProcessingResponse, event.data))
+        case _:
+            record.end.CopyFrom(End(by=event.data.decode().upper()))
+    return record
 
 
 _cleaner = lru_cache(maxsize=1)(Cleaner)

@@ -16,7 +16,7 @@ from semrouter_memory.errors import InputFileError, MemoryServiceError
 from semrouter_memory.replay.comparing import Difference, Level, differences
 from semrouter_memory.replay.playing import Player, PlayOptions
 from semrouter_memory.replay.reading import exchanges_in_file
-from semrouter_memory.replay.records import Begin, ProcessingRequest, ProcessingResponse, RecordedExchange
+from semrouter_memory.replay.records import RecordedExchange, changed
 
 _WINDOW_BYTES = 64 * 1024 * 1024
 _MAX_RUNNING = 256
@@ -117,11 +117,7 @@ class Replayer:
         await asyncio.sleep(max(0.0, seconds))
 
     async def _one(self, player: Player, exchange: RecordedExchange, *, starts_at: float) -> None:
-        try:
-            played = await player.play(exchange, starts_at=starts_at)
-        except InputFileError as error:
-            self._damage(exchange.location.file, error)
-            return
+        played = await player.play(exchange, starts_at=starts_at)
         found = differences(exchange, played, level=self._options.level)
         self._count(exchange, found)
         self._on_bytes_done(exchange.nbytes)
@@ -129,19 +125,14 @@ class Replayer:
             self._on_differences(found)
 
     def _count(self, exchange: RecordedExchange, found: list[Difference]) -> None:
-        events = [record.event for record in exchange.records]
-        tally = self.tally
+        records, tally = exchange.records, self.tally
         tally.exchanges += 1
-        tally.streams += sum(isinstance(event, Begin) for event in events)
-        tally.messages += sum(isinstance(event, ProcessingRequest) for event in events)
-        tally.answers += sum(isinstance(event, ProcessingResponse) for event in events)
+        tally.streams += sum(record.HasField("begin") for record in records)
+        tally.messages += sum(record.HasField("request") for record in records)
+        tally.answers += sum(record.HasField("response") for record in records)
         tally.differing += bool(found)
         tally.unfinished += not exchange.whole
-        tally.not_compared += any(isinstance(event, Begin) and not event.answers_known for event in events)
-
-    def _damage(self, file: str, error: InputFileError) -> None:
-        self.tally.damaged.add(file)
-        self._on_notice(str(error))
+        tally.not_compared += any(record.HasField("begin") and record.begin.answers_unknown for record in records)
 
     def _warn(self, notice: str) -> None:
         self.tally.notices.append(notice)
@@ -181,7 +172,8 @@ class Replayer:
         try:
             yield from exchanges_in_file(path, self._warn, note=self._on_notice)
         except InputFileError as error:
-            self._damage(str(path), error)
+            self.tally.damaged.add(str(path))
+            self._on_notice(str(error))
 
 
 def without_gaps(
@@ -198,7 +190,7 @@ def without_gaps(
         for starts_us, exchange in group:
             first_us = min(record.time_us for record in exchange.records) - moved[starts_us]
             records = (
-                replace(record, time_us=round(first_us + moved[at_us]))
+                changed(record, time_us=round(first_us + moved[at_us]))
                 for record, at_us in zip(exchange.records, _times(starts_us, exchange), strict=True)
             )
             yield moved[starts_us], replace(exchange, records=tuple(records))

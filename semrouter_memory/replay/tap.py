@@ -19,22 +19,15 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any, Literal
 
+from google.protobuf.json_format import ParseDict, ParseError
+from google.protobuf.message import EncodeError
+
 from semrouter_memory.errors import InputFileError
-from semrouter_memory.replay import protocol
-from semrouter_memory.replay.protocol import TapTrace, fields_of
+from semrouter_memory.replay.pb.recording_pb2 import Begin, End, Record
+from semrouter_memory.replay.pb.tap_pb2 import TraceWrapper
 from semrouter_memory.replay.reading import START, Warn, begins_as_text, framed_messages
-from semrouter_memory.replay.records import (
-    REQUEST_ID,
-    Begin,
-    End,
-    EndedBy,
-    Event,
-    Fields,
-    ProcessingRequest,
-    Record,
-    SourceLocation,
-    header_value,
-)
+from semrouter_memory.replay.records import REQUEST_ID, Fields, SourceLocation, header_value, parsed
+from semrouter_memory.transport.pb.ext_proc_pb2 import HeaderValue, ProcessingRequest, ProtocolConfiguration
 
 Chain = Literal["two-filter", "single-filter"]
 _NONE_OF_HTTP = "this is no trace of HTTP: neither http_streamed_trace_segment nor http_buffered_trace"
@@ -158,57 +151,62 @@ def records_from(tapped: TappedExchange, *, chain: Chain, user: str, user_header
     """
     headers = tapped.request_headers
     if user and not header_value(headers, user_header):
-        headers = (*headers, (user_header, user.encode()))
+        headers = (*headers, HeaderValue(key=user_header, raw_value=user.encode()))
     tapped = replace(tapped, request_headers=headers)
     name = header_value(headers, REQUEST_ID) or f"exchange-{number}"
     # Without an answer it is Envoy that gives up; the service would go on waiting.
-    by = EndedBy.MEMORY if tapped.response_headers else EndedBy.ENVOY
+    by = End.MEMORY if tapped.response_headers else End.ENVOY
     if chain == "single-filter":
         return _stream(1, name, [*_buffered_request(tapped, "STREAMED"), *_response(tapped)], by)
-    first = _request_headers(tapped, observing=True, modes=("STREAMED", "STREAMED"))
+    first = _request_headers(tapped, modes=("STREAMED", "STREAMED"))
     observed = [first, *_chunks("request_body", tapped.request_chunks, ends=not tapped.request_trailers)]
-    copies = _stream(1, name, [replace(each, observing=True) for each in [*observed, *_response(tapped)]], by)
-    asked = _stream(2, name, _buffered_request(tapped, "NONE"), EndedBy.MEMORY)
+    shown = [*observed, *_response(tapped)]
+    for each in shown:
+        each.observability_mode = True
+    copies = _stream(1, name, shown, by)
+    asked = _stream(2, name, _buffered_request(tapped, "NONE"), End.MEMORY)
     # As Envoy does it: copies of the request, then recall, then copies of the answer.
     return [*copies[: 1 + len(observed)], *asked, *copies[1 + len(observed) :]]
 
 
-def _stream(number: int, name: str, requests: list[ProcessingRequest], by: EndedBy) -> list[Record]:
-    events: list[Event] = [Begin(name, (), answers_known=False), *requests, End(by)]
-    return [Record(number, 0, event) for event in events]
+def _stream(number: int, name: str, requests: list[ProcessingRequest], by: int) -> list[Record]:
+    begin = Record(stream=number, begin=Begin(exchange=name, answers_unknown=True))
+    sent = [Record(stream=number, request=request) for request in requests]
+    return [begin, *sent, Record(stream=number, end=End(by=End.By.Name(by)))]
 
 
-def _request_headers(tapped: TappedExchange, *, observing: bool, modes: tuple[str, str]) -> ProcessingRequest:
-    return ProcessingRequest(
-        kind="request_headers",
-        headers=tapped.request_headers,
-        end_of_stream=not tapped.request_chunks,
-        observing=observing,
-        request_body_mode=modes[0],
-        response_body_mode=modes[1],
-    )
+def _headers(kind: str, fields: Fields, chunks: list[bytes]) -> ProcessingRequest:
+    return _message(kind, headers={"headers": fields}, end_of_stream=not chunks)
+
+
+def _request_headers(tapped: TappedExchange, *, modes: tuple[str, str]) -> ProcessingRequest:
+    message = _headers("request_headers", tapped.request_headers, tapped.request_chunks)
+    config = ProtocolConfiguration(request_body_mode=modes[0], response_body_mode=modes[1])
+    message.protocol_config.CopyFrom(config)
+    return message
 
 
 def _buffered_request(tapped: TappedExchange, response_mode: str) -> list[ProcessingRequest]:
     body = b"".join(tapped.request_chunks)
-    first = _request_headers(tapped, observing=False, modes=("BUFFERED", response_mode))
+    first = _request_headers(tapped, modes=("BUFFERED", response_mode))
     return [first, *_chunks("request_body", [body] if tapped.request_chunks else [], ends=True)]
 
 
 def _response(tapped: TappedExchange) -> list[ProcessingRequest]:
     if not tapped.response_headers:
         return []
-    chunks = tapped.response_chunks
-    headers = ProcessingRequest(kind="response_headers", headers=tapped.response_headers, end_of_stream=not chunks)
-    return [headers, *_chunks("response_body", chunks, ends=True)]
+    headers = _headers("response_headers", tapped.response_headers, tapped.response_chunks)
+    return [headers, *_chunks("response_body", tapped.response_chunks, ends=True)]
 
 
 def _chunks(kind: str, chunks: list[bytes], *, ends: bool) -> list[ProcessingRequest]:
     last = len(chunks) - 1
-    return [
-        ProcessingRequest(kind=kind, body=chunk, end_of_stream=ends and index == last)
-        for index, chunk in enumerate(chunks)
-    ]
+    return [_message(kind, body=chunk, end_of_stream=ends and index == last) for index, chunk in enumerate(chunks)]
+
+
+def _message(kind: str, **fields: Any) -> ProcessingRequest:
+    parts: dict[str, Any] = {kind: fields}
+    return ProcessingRequest(**parts)
 
 
 def _usable(tapped: TappedExchange, warn: Warn) -> Iterator[TappedExchange]:
@@ -229,9 +227,7 @@ def _usable(tapped: TappedExchange, warn: Warn) -> Iterator[TappedExchange]:
 
 
 def _buffered(trace: Any, location: SourceLocation) -> TappedExchange:
-    tapped = TappedExchange(
-        location, fields_of(trace.request.headers), response_headers=fields_of(trace.response.headers)
-    )
+    tapped = TappedExchange(location, tuple(trace.request.headers), response_headers=tuple(trace.response.headers))
     for message, headers, chunks in (
         (trace.request, tapped.request_headers, tapped.request_chunks),
         (trace.response, tapped.response_headers, tapped.response_chunks),
@@ -248,7 +244,7 @@ def _add(tapped: TappedExchange, segment: Any) -> None:
     elif piece == "response_body_chunk":
         _add_chunk(tapped, tapped.response_headers, tapped.response_chunks, segment.response_body_chunk)
     elif piece is not None:
-        setattr(tapped, piece, fields_of(getattr(segment, piece).headers))
+        setattr(tapped, piece, tuple(getattr(segment, piece).headers))
 
 
 def _add_chunk(tapped: TappedExchange, headers: Fields, chunks: list[bytes], body: Any) -> None:
@@ -258,7 +254,7 @@ def _add_chunk(tapped: TappedExchange, headers: Fields, chunks: list[bytes], bod
     chunks.append(body.as_bytes or body.as_string.encode())
 
 
-def _traces_in(file: BufferedReader, name: str, warn: Warn) -> Iterator[tuple[SourceLocation, TapTrace]]:
+def _traces_in(file: BufferedReader, name: str, warn: Warn) -> Iterator[tuple[SourceLocation, TraceWrapper]]:
     """The traces of a file, each with its place.
 
     Raises:
@@ -271,16 +267,16 @@ def _traces_in(file: BufferedReader, name: str, warn: Warn) -> Iterator[tuple[So
     return _in_framed(file, name, warn)
 
 
-def _in_framed(file: BufferedReader, name: str, warn: Warn) -> Iterator[tuple[SourceLocation, TapTrace]]:
+def _in_framed(file: BufferedReader, name: str, warn: Warn) -> Iterator[tuple[SourceLocation, TraceWrapper]]:
     for location, data in framed_messages(file, name, warn, otherwise=_NO_TAP):
         try:
-            trace = protocol.tap_trace(data)
+            trace = parsed(TraceWrapper, data)
         except InputFileError as error:
             raise InputFileError(f"{location}: {error if location.at != START else _NO_TAP}") from None
         yield location, trace
 
 
-def _in_json(text: str, name: str, warn: Warn) -> Iterator[tuple[SourceLocation, TapTrace]]:
+def _in_json(text: str, name: str, warn: Warn) -> Iterator[tuple[SourceLocation, TraceWrapper]]:
     """Objects one after the other, each on a line or over several, or in an array."""
     decoder, at, found = json.JSONDecoder(), 0, 0
     counted, line = 0, 1
@@ -301,9 +297,9 @@ def _in_json(text: str, name: str, warn: Warn) -> Iterator[tuple[SourceLocation,
             raise InputFileError(f"{location}: a trace is a JSON object")
         found += 1
         try:
-            yield location, protocol.tap_trace_of(value)
-        except InputFileError as error:
-            raise InputFileError(f"{location}: {error}") from None
+            yield location, ParseDict(value, TraceWrapper(), ignore_unknown_fields=True)
+        except (ParseError, EncodeError, ValueError, TypeError, RecursionError):
+            raise InputFileError(f"{location}: this is not a trace of Envoy's tap filter") from None
 
 
 def _text_of(file: BufferedReader, name: str) -> str:

@@ -5,7 +5,6 @@ import random
 import re
 import shutil
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import groupby, pairwise
 from pathlib import Path
@@ -20,16 +19,20 @@ from semrouter_memory.app.sidecar import App
 from semrouter_memory.cli import app as command_line
 from semrouter_memory.config import Config
 from semrouter_memory.replay.comparing import Difference
+from semrouter_memory.replay.pb.recording_pb2 import Record
 from semrouter_memory.replay.playing import PlayOptions
 from semrouter_memory.replay.reading import exchanges_in_file
-from semrouter_memory.replay.records import Header, ProcessingRequest, ProcessingResponse, Record
+from semrouter_memory.replay.records import changed, kind_of
 from semrouter_memory.replay.rendering import written
 from semrouter_memory.replay.replayer import Replayer, ReplayOptions, ReplayReport
 from semrouter_memory.stack.loopback import free_port, local_client
+from tests.records import header
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"
 CHAINS = ("two-filter", "single-filter")
 _WITHIN_SECONDS = 20
+_UNCHANGED = '"response":{"request_body":{}'
+_CHANGED = '"response":{"request_body":{"response":{"body_mutation":{"text":"{}"}}}'
 
 
 class RecordedClock:
@@ -126,36 +129,35 @@ async def test_the_answers_are_the_same_however_the_bodies_are_cut(
 def rechunked(path: Path, directory: Path, chance: random.Random) -> Path:
     """The recording with the bodies that come in chunks cut at other places; each piece is answered as a chunk was."""
     (exchange,) = exchanges_in_file(path, pytest.fail)
-    cut: list[Record] = [Record(0, 0, Header())]
+    cut = [header()]
     chunked: set[tuple[int, str]] = set()
-    for (stream, kind), records in groupby(exchange.records, key=lambda each: (each.stream, _kind(each))):
+    for (stream, kind), records in groupby(exchange.records, key=lambda each: (each.stream, kind_of(each))):
         run = list(records)
-        first = run[0].event
-        if kind == "request_headers" and isinstance(first, ProcessingRequest):
-            modes = {"request_body": first.request_body_mode, "response_body": first.response_body_mode}
-            chunked |= {(stream, name) for name, mode in modes.items() if mode == "STREAMED"}
-        cut += _recut(run, chance) if (stream, kind) in chunked else run
+        if kind == "request_headers" and run[0].HasField("request"):
+            config = run[0].request.protocol_config
+            modes = {"request_body": config.request_body_mode, "response_body": config.response_body_mode}
+            chunked |= {(stream, name) for name, mode in modes.items() if mode == config.STREAMED}
+        cut += _recut(run, kind, chance) if (stream, kind) in chunked else run
     target = directory / path.name
     target.write_bytes(written(cut, "jsonl", timed=False))
     return target
 
 
-def _kind(record: Record) -> str:
-    return getattr(record.event, "kind", "")
-
-
-def _recut(run: list[Record], chance: random.Random) -> list[Record]:
-    requests = [record.event for record in run if isinstance(record.event, ProcessingRequest)]
-    answers = [record for record in run if isinstance(record.event, ProcessingResponse)]
+def _recut(run: list[Record], kind: str, chance: random.Random) -> list[Record]:
+    requests = [getattr(record.request, kind) for record in run if record.HasField("request")]
+    answers = [record for record in run if record.HasField("response")]
     data = b"".join(request.body for request in requests)
     places = sorted(chance.randrange(len(data) + 1) for _ in range(chance.randint(0, 2 * len(requests) + 8)))
     pieces = [data[start:end] for start, end in pairwise([0, *places, len(data)])]
     if chance.random() < 0.5:
         # Envoy ends a stream of events with a message that is empty.
         pieces.append(b"")
-    again = [replace(requests[0], body=piece, end_of_stream=False) for piece in pieces]
-    again[-1] = replace(again[-1], end_of_stream=requests[-1].end_of_stream)
-    return [record for event in again for record in (replace(run[0], event=event), *answers[:1])]
+    again = [changed(run[0]) for _ in pieces]
+    for record, piece in zip(again, pieces, strict=True):
+        body = getattr(record.request, kind)
+        body.body, body.end_of_stream = piece, False
+    getattr(again[-1].request, kind).end_of_stream = requests[-1].end_of_stream
+    return [record for each in again for record in (each, *answers[:1])]
 
 
 @pytest.mark.asyncio(loop_scope="module")
@@ -179,7 +181,7 @@ async def test_check_tells_by_the_exit_status(sidecar: Sidecar, tmp_path: Path) 
         shutil.copy(RECORDINGS / "two-filter" / name, good)
     edited = tmp_path / "edited.jsonl"
     text = (good / "06-chat.jsonl").read_text(encoding="utf-8")
-    edited.write_text(text.replace('"memory":"request_body"', '"memory":"request_body","body":"{}"'), encoding="utf-8")
+    edited.write_text(text.replace(_UNCHANGED, _CHANGED), encoding="utf-8")
     cut = tmp_path / "cut.jsonl"
     cut.write_text(text[:-20], encoding="utf-8")
 
@@ -212,7 +214,7 @@ async def test_a_recording_keeps_its_times(sidecar: Sidecar, tmp_path: Path) -> 
                 '"stream":2', f'"stream":{20 + number}'
             )
             renamed = renamed.replace("06-chat", f"chat-{number}", 1) if '"begin"' in line else renamed
-            timed.append(renamed.replace('{"stream"', f'{{"t_ms":{200 * number},"stream"', 1))
+            timed.append(renamed.replace('{"stream"', f'{{"time_us":{200_000 * number},"stream"', 1))
     path = tmp_path / "timed.jsonl"
     path.write_text("\n".join(timed) + "\n", encoding="utf-8")
     loop = asyncio.get_running_loop()

@@ -19,8 +19,9 @@ import httpx
 from openai import APIStatusError, AsyncOpenAI
 
 from semrouter_memory.replay.folder import normalised
+from semrouter_memory.replay.pb.recording_pb2 import Header, Record
 from semrouter_memory.replay.reading import exchanges_in_file
-from semrouter_memory.replay.records import Header, Record
+from semrouter_memory.replay.records import VERSION
 from semrouter_memory.replay.rendering import written
 from semrouter_memory.stack.stack import Stack, StackOptions
 from tests.stand_in import misbehaving_llm
@@ -179,7 +180,7 @@ async def _remembered(url: str) -> None:
 
 
 def _keep(source: Path, target: Path, name: str) -> None:
-    records: list[Record] = [Record(0, 0, Header(made_by="make recordings"))]
+    records = [Record(header=Header(version=VERSION, made_by="make recordings"))]
     for exchange in exchanges_in_file(source, print):
         records += normalised(exchange, name=name)
     target.parent.mkdir(parents=True, exist_ok=True)

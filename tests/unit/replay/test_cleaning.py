@@ -9,41 +9,42 @@ from backports import zstd
 
 from semrouter_memory.replay.cleaning import CREDENTIAL_HEADERS, Cleaner, CleaningSettings
 from semrouter_memory.replay.lines import line_of
-from semrouter_memory.replay.records import Begin, End, Event, ProcessingRequest, ProcessingResponse, Record, SetHeader
+from semrouter_memory.replay.pb.recording_pb2 import Record
+from semrouter_memory.replay.records import body_part, fields_in, leaves
 from semrouter_memory.retain.redact import without_secrets
+from semrouter_memory.transport.wire import value_of
+from tests.records import answered, begin, end, sent, struct
 
 CANARY = "sk-canary7Q2x9Lm4Vb8Kz1Tn6Rw3"
 WORDS = "Clementine lives in Reykjavik since 1987"
 
 
-def cleaned(*events: Event, **settings: Any) -> list[Event]:
+def cleaned(*records: Record, **settings: Any) -> list[Record]:
     cleaner = Cleaner(CleaningSettings(without_secrets, identity_headers=frozenset({"x-authz-user-id"}), **settings))
-    return [record.event for record in cleaner.cleaned([Record(1, 0, event) for event in events])]
+    return cleaner.cleaned(records)
 
 
-def body_of(event: Event) -> bytes:
-    assert isinstance(event, ProcessingRequest | ProcessingResponse)
-    return event.body or b""
+def body_of(record: Record) -> bytes:
+    part = body_part(record.request)
+    return part.body if part else b""
 
 
-def request(body: bytes, *headers: tuple[str, bytes]) -> tuple[Event, ...]:
-    return ProcessingRequest(kind="request_headers", headers=headers), ProcessingRequest(
-        kind="request_body", body=body, end_of_stream=True
-    )
+def request(body: bytes, *headers: tuple[str, bytes]) -> tuple[Record, ...]:
+    return sent("request_headers", headers=headers), sent("request_body", body=body, end_of_stream=True)
 
 
-def written_out(events: list[Event]) -> str:
-    return "\n".join(line_of(Record(1, 0, event)).decode() for event in events)
+def written_out(records: list[Record]) -> str:
+    return "\n".join(line_of(record).decode() for record in records)
 
 
 @pytest.mark.parametrize("name", sorted({*CREDENTIAL_HEADERS, "X-My-Api-Key", "Authorization", "x-tenant-secret"}))
 def test_credentials_in_headers_are_not_recorded(name: str) -> None:
     """In requests, answers and gRPC metadata, whatever the value looks like."""
     events = cleaned(
-        Begin("e", ((name.lower(), "plainvalue"),)),
-        ProcessingRequest(kind="request_headers", headers=((name, b"plainvalue"),)),
-        ProcessingRequest(kind="response_headers", headers=((name, b"plainvalue"),)),
-        ProcessingResponse(kind="request_headers", set_headers=(SetHeader(name, b"plainvalue"),)),
+        begin("e", ((name.lower(), b"plainvalue"),)),
+        sent("request_headers", headers=((name, b"plainvalue"),)),
+        sent("response_headers", headers=((name, b"plainvalue"),)),
+        answered("request_headers", set_headers=((name, b"plainvalue"),)),
     )
     assert "plainvalue" not in written_out(events)
     assert written_out(events).count("[redacted]") == 4
@@ -72,8 +73,8 @@ def test_a_configured_header_is_not_recorded() -> None:
 def test_a_secret_in_a_body_is_not_recorded_however_it_is_cut(body: bytes, step: int) -> None:
     chunks = [body[start : start + step] for start in range(0, len(body), step)]
     events = cleaned(
-        ProcessingRequest(kind="response_headers", headers=()),
-        *(ProcessingRequest(kind="response_body", body=chunk) for chunk in chunks),
+        sent("response_headers", headers=()),
+        *(sent("response_body", body=chunk) for chunk in chunks),
     )
     whole = b"".join(body_of(event) for event in events)
     assert CANARY.encode() not in whole
@@ -87,7 +88,7 @@ def test_a_secret_spread_over_deltas_is_not_recorded() -> None:
         json.dumps({"choices": [{"index": 0, "delta": {"content": piece}}]}) for piece in ["key: ", *pieces, " ok"]
     ]
     body = "".join(f"data: {frame}\n\n" for frame in frames).encode()
-    (_, event) = cleaned(ProcessingRequest(kind="response_headers"), ProcessingRequest(kind="response_body", body=body))
+    (_, event) = cleaned(sent("response_headers"), sent("response_body", body=body))
     texts = [
         json.loads(line[6:])["choices"][0]["delta"]["content"] for line in body_of(event).decode().split("\n\n")[:-1]
     ]
@@ -100,9 +101,9 @@ def test_a_secret_spread_over_deltas_is_not_recorded() -> None:
 def test_a_secret_in_a_compressed_answer_is_not_recorded(coding: bytes, module: Any) -> None:
     body = module.compress(json.dumps({"choices": [{"message": {"content": CANARY}}]}).encode())
     events = cleaned(
-        ProcessingRequest(kind="response_headers", headers=(("content-encoding", coding),)),
-        ProcessingRequest(kind="response_body", body=body[:20]),
-        ProcessingRequest(kind="response_body", body=body[20:]),
+        sent("response_headers", headers=(("content-encoding", coding),)),
+        sent("response_body", body=body[:20]),
+        sent("response_body", body=body[20:]),
     )
     plain = module.decompress(b"".join(body_of(event) for event in events))
     assert json.loads(plain)["choices"][0]["message"]["content"] == "[redacted]"
@@ -164,8 +165,7 @@ def test_pseudonyms_are_the_same_for_the_same_and_keep_the_shape() -> None:
     assert arguments["city"] == text.split()[3]
     assert arguments["n"] != 42
     assert (new["model"], new["temperature"], new["messages"][0]["role"]) == ("gpt-x", 0.7, "user")
-    assert isinstance(events[0], ProcessingRequest)
-    assert events[0].headers[0][1].decode() == new["user"] != "alice"
+    assert value_of(fields_in(events[0])[0]).decode() == new["user"] != "alice"
     assert cleaned(*request(body), pseudonym_key=b"key")[1] == events[1]
     assert cleaned(*request(body), pseudonym_key=b"other")[1] != events[1]
 
@@ -176,8 +176,8 @@ def test_pseudonyms_of_a_stream_are_those_of_its_whole_text() -> None:
     ]
     body = ("".join(f"data: {frame}\r\n\r\n" for frame in frames) + ": ping\n\ndata: [DONE]\n\n").encode()
     stream = cleaned(
-        ProcessingRequest(kind="response_headers"),
-        ProcessingRequest(kind="response_body", body=body),
+        sent("response_headers"),
+        sent("response_body", body=body),
         pseudonym_key=b"k",
     )[1]
     whole = cleaned(*request(json.dumps({"content": "Reykjavik is"}).encode()), pseudonym_key=b"k")[1]
@@ -193,4 +193,11 @@ def test_what_cannot_be_read_is_blanked_out() -> None:
     binary = cleaned(*request(b"\xff\x00\xfe"), pseudonym_key=b"k")
     assert b"anything" not in body_of(encoded[1])
     assert b"\xfe" not in body_of(binary[1])
-    assert End() == cleaned(End())[0]
+    assert cleaned(end())[0] == end()
+
+
+def test_a_number_in_metadata_that_json_does_not_know_is_nothing() -> None:
+    (record,) = cleaned(sent("request_body", attributes={"a": struct({"b": float("nan"), "c": 1.0})}))
+    assert "1.0" in written_out([record])
+    kinds = {name: value.WhichOneof("kind") for name, value in leaves(record.request.attributes["a"])}
+    assert kinds == {"b": "null_value", "c": "number_value"}

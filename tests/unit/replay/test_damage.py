@@ -11,25 +11,15 @@ from typer.testing import CliRunner
 
 from semrouter_memory.cli import app as command_line
 from semrouter_memory.errors import InputFileError
-from semrouter_memory.replay import protocol
 from semrouter_memory.replay.pb import tap_pb2
+from semrouter_memory.replay.pb.recording_pb2 import Record
 from semrouter_memory.replay.playing import METHOD, sendable
 from semrouter_memory.replay.reading import exchanges_in_file
-from semrouter_memory.replay.records import (
-    Begin,
-    End,
-    EndedBy,
-    Event,
-    Header,
-    ProcessingRequest,
-    ProcessingResponse,
-    Record,
-    RecordedExchange,
-    SourceLocation,
-)
+from semrouter_memory.replay.records import RecordedExchange, SourceLocation, changed
 from semrouter_memory.replay.rendering import written
 from semrouter_memory.replay.replayer import without_gaps
 from semrouter_memory.replay.tap import TappedExchange, tapped_exchanges
+from tests.records import answered, begin, end, header, other_stream, sent
 
 ANSWER = b"\x0a\x00"
 """To every message: a request's headers stay."""
@@ -47,16 +37,16 @@ def target() -> Iterator[str]:
     server.stop(None).wait()
 
 
-def exchange(name: str, *, stream: int = 1, at_ms: int = 0, answers_known: bool = True) -> list[Record]:
-    answers = [ProcessingResponse(kind="request_headers")] if answers_known else []
-    shown = ProcessingRequest(kind="request_headers", headers=((":path", b"/v1"),))
-    events: list[Event] = [Begin(name, answers_known=answers_known), shown, *answers, End(EndedBy.ENVOY)]
-    return [Record(stream, at_ms * 1000, event) for event in events]
+def exchange(name: str, *, stream: int = 1, at_ms: int = 0, answers_unknown: bool = False) -> list[Record]:
+    answers = [] if answers_unknown else [answered("request_headers")]
+    shown = sent("request_headers", headers=((":path", b"/v1"),))
+    records = [begin(name, answers_unknown=answers_unknown), shown, *answers, end("ENVOY")]
+    return other_stream(stream, records, at_ms=at_ms)
 
 
 def recording(path: Path, *exchanges: list[Record], more: str = "") -> Path:
-    header = Record(0, 0, Header(made_by="t"))
-    path.write_bytes(written([header, *(record for each in exchanges for record in each)], "jsonl") + more.encode())
+    records = [header(made_by="t"), *(record for each in exchanges for record in each)]
+    path.write_bytes(written(records, "jsonl") + more.encode())
     return path
 
 
@@ -88,7 +78,7 @@ def test_a_check_of_no_exchanges_fails_and_says_so(target: str, tmp_path: Path) 
 
 
 def test_a_check_without_recorded_answers_fails_and_says_so(target: str, tmp_path: Path) -> None:
-    path = recording(tmp_path / "a.jsonl", exchange("a", answers_known=False))
+    path = recording(tmp_path / "a.jsonl", exchange("a", answers_unknown=True))
     status, output = replayed(target, path, "--check", "--speed", "max")
     assert status == 1
     assert "no exchange has recorded answers" in output
@@ -108,14 +98,17 @@ def test_a_damaged_file_does_not_stop_the_others(target: str, tmp_path: Path, sp
     assert "2.jsonl: offset 0" in output
 
 
-def test_what_cannot_be_sent_does_not_stop_the_others(target: str, tmp_path: Path) -> None:
+def test_metadata_that_is_too_deep_does_not_stop_the_others(target: str, tmp_path: Path) -> None:
     deep = "[" * 500 + "]" * 500
-    bad = f'{{"stream":1,"begin":"x"}}\n{{"stream":1,"envoy":"request_headers","metadata":{{"a":{{"b":{deep}}}}}}}\n'
+    metadata = f'{{"metadata_context":{{"filter_metadata":{{"a":{{"b":{deep}}}}}}}}}'
+    bad = f'{{"stream":1,"begin":{{"exchange":"x"}}}}\n{{"stream":1,"request":{metadata}}}\n'
     recording(tmp_path / "1.jsonl", more=bad)
     recording(tmp_path / "2.jsonl", exchange("c"))
     status, output = replayed(target, tmp_path, "--speed", "max")
     assert status == 1
-    assert "1 exchanges" in output
+    # The stream that begins before the damage is played as well.
+    assert "2 exchanges" in output
+    assert "1 not recorded to their end" in output
     assert "1 damaged files" in output
 
 
@@ -128,7 +121,7 @@ def test_what_stood_before_the_damage_is_read_even_when_it_had_not_ended(tmp_pat
 
 
 @pytest.mark.parametrize(
-    "line", ['{"begin":"a"}', '{"stream":0,"begin":"a"}', '{"stream":null,"envoy":"request_body"}']
+    "line", ['{"begin":{}}', '{"stream":0,"begin":{"exchange":"a"}}', '{"stream":null,"request":{"request_body":{}}}']
 )
 def test_a_record_without_a_stream_is_refused(line: str, tmp_path: Path) -> None:
     with pytest.raises(InputFileError, match="line 2: stream is missing"):
@@ -148,21 +141,24 @@ def test_unknown_keys_are_told_once_and_do_no_harm(target: str, tmp_path: Path) 
 
 
 def test_an_unknown_key_of_a_header_that_is_set_is_told(tmp_path: Path) -> None:
-    line = '{"stream":1,"memory":"request_body","set_headers":[{"name":"a","value":"b","why":1,"action":null}]}\n'
+    option = '{"header":{"key":"a","value":"b"},"why":1,"append_action":null}'
+    mutation = f'{{"response":{{"header_mutation":{{"set_headers":[{option}]}}}}}}'
+    line = f'{{"stream":1,"response":{{"request_body":{mutation}}}}}\n'
     path = recording(tmp_path / "a.jsonl", exchange("a")[:-1], more=line)
     exchanges, told = read(path)
     assert len(exchanges[0].records) == 4
     assert len(told) == 1
-    assert "'set_headers.why'" in told[0]
+    assert "'why'" in told[0]
 
 
 def test_null_counts_as_absent(tmp_path: Path) -> None:
     path = recording(tmp_path / "a.jsonl", exchange("a"))
     plain, _ = read(path)
-    names = ("begin", "envoy", "memory", "end", "note", "t_ms", "body", "headers", "set_headers", "metadata", "later")
-    nothing = ",".join(f'"{name}":null' for name in names)
     # Of a key that is given twice the last one counts.
-    path.write_text(path.read_text().replace('{"stream"', f'{{{nothing},"stream"'), encoding="utf-8")
+    nothing = ",".join(f'"{name}":null' for name in ("begin", "request", "response", "end", "time_us"))
+    text = path.read_text().replace('{"stream"', f'{{{nothing},"stream"')
+    text = text.replace('{"key"', '{"value":null,"raw_value":null,"key"').replace('{"by"', '{"note":null,"by"')
+    path.write_text(text, encoding="utf-8")
     exchanges, told = read(path)
     assert [each.records for each in exchanges] == [each.records for each in plain]
     assert told == []
@@ -175,7 +171,7 @@ def framed(message: bytes) -> bytes:
 
 def header_of(size: int) -> bytes:
     for fill in range(size):
-        data = protocol.encoded(Record(0, 0, Header(made_by="x" * fill)))
+        data = header(made_by="x" * fill).SerializeToString()
         if len(data) == size:
             return data
     # None is so long (of less than four bytes, or where a length grows by a byte): time takes the place.
@@ -184,7 +180,7 @@ def header_of(size: int) -> bytes:
             data
             for fill in range(size)
             for time_us in (1, 1000)
-            if len(data := protocol.encoded(Record(0, time_us, Header(made_by="x" * fill)))) == size
+            if len(data := changed(header(made_by="x" * fill), time_us=time_us).SerializeToString()) == size
         ),
         b"",
     )
@@ -192,12 +188,12 @@ def header_of(size: int) -> bytes:
 
 def test_recordings_are_told_from_text_whatever_the_length_of_their_first_message(tmp_path: Path) -> None:
     path = tmp_path / "a.binpb"
-    rest = b"".join(framed(protocol.encoded(record)) for record in exchange("a"))
+    rest = b"".join(framed(record.SerializeToString()) for record in exchange("a"))
     sizes = []
     for size in range(1, 131):
-        header = header_of(size)
-        path.write_bytes(framed(header or b"\x1a" * size) + rest)
-        if header:
+        first = header_of(size)
+        path.write_bytes(framed(first or b"\x1a" * size) + rest)
+        if first:
             sizes.append(size)
             exchanges, told = read(path)
             assert ([len(each.records) for each in exchanges], told) == ([4], []), size
@@ -272,7 +268,7 @@ def test_damage_within_a_tap_is_said_with_its_line(tmp_path: Path) -> None:
 
 
 def at(seconds: float, *, lasts: float = 0.0) -> tuple[int, RecordedExchange]:
-    records = (Record(1, 0, Begin("a")), Record(1, round(lasts * 1e6), End()))
+    records = (begin("a"), changed(end(), time_us=round(lasts * 1e6)))
     return round(seconds * 1e6), RecordedExchange(SourceLocation("a"), records)
 
 
@@ -286,7 +282,7 @@ def test_idle_gaps_are_capped_and_others_are_kept() -> None:
 def test_a_pause_within_an_exchange_is_capped_unless_something_else_happens_then() -> None:
     slow = (
         10_000_000,
-        RecordedExchange(SourceLocation("a"), tuple(Record(1, t * 1_000_000, Begin("a")) for t in (3, 63, 64))),
+        RecordedExchange(SourceLocation("a"), tuple(changed(begin("a"), time_us=t * 1_000_000) for t in (3, 63, 64))),
     )
     played = list(without_gaps([slow], 5e6))
     assert [[record.time_us / 1e6 for record in each.records] for _, each in played] == [[3, 8, 9]]
@@ -318,7 +314,7 @@ def test_metadata_is_sent_whose_name_only_begins_like_a_reserved_one() -> None:
 
 def test_a_recording_over_several_lines_is_told_how_it_must_be(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    path.write_text('{\n "recording": 1\n}\n')
+    path.write_text('{\n "header": {}\n}\n')
     with pytest.raises(
         InputFileError, match="line 1: this is not JSON; each record of a recording is a JSON object on a"
     ):

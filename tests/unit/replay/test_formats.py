@@ -9,76 +9,95 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semrouter_memory.errors import InputFileError
-from semrouter_memory.replay import lines, protocol
+from semrouter_memory.replay import lines
+from semrouter_memory.replay.pb.recording_pb2 import Record
 from semrouter_memory.replay.reading import exchanges_in_file
-from semrouter_memory.replay.records import (
-    Begin,
-    End,
-    EndedBy,
-    Header,
-    ProcessingRequest,
-    ProcessingResponse,
-    Record,
-    SetHeader,
-)
+from semrouter_memory.replay.records import changed, decoded
 from semrouter_memory.replay.rendering import Format, written
+from tests.records import answered, begin, end, header, sent, struct
 
-EVENTS = (
-    Header(made_by="test", started_at="2026-03-15T00:00:00.000Z", pseudonymised=True),
-    Begin("one", (("x-memory-limit", "2"),)),
-    Begin("one", (), answers_known=False),
-    ProcessingRequest(
-        kind="request_headers",
+RECORDS = (
+    header(made_by="test", started_at="2026-03-15T00:00:00.000Z", pseudonymised=True),
+    begin("one", (("x-memory-limit", b"2"),)),
+    begin("one", answers_unknown=True),
+    sent(
+        "request_headers",
         headers=((":path", b"/v1"), ("x-raw", b"\xff\xfe")),
-        request_body_mode="BUFFERED",
-        response_body_mode="NONE",
-        metadata={"jwt": {"sub": "alice", "list": [1.0, None, True]}},
-        attributes={"ext_proc": {"a": "b"}},
+        protocol_config={"request_body_mode": "BUFFERED", "response_body_mode": "NONE"},
+        metadata_context={
+            "filter_metadata": {"jwt": struct({"sub": "alice", "list": [1.0, None, True], "value": "a", "body": "b"})}
+        },
+        attributes={"ext_proc": struct({"a": "b", "text": "c"})},
     ),
-    ProcessingRequest(kind="request_body", body="grüß dich\u2028".encode(), end_of_stream=True, observing=True),
-    ProcessingRequest(kind="response_body", body=b"\x1f\x8b\x00"),
-    ProcessingRequest(kind="response_trailers", headers=(("grpc-status", b"0"),)),
-    ProcessingResponse(kind="request_headers"),
-    ProcessingResponse(
-        kind="request_body",
-        set_headers=(SetHeader("content-length", b"3", append=False, action="OVERWRITE_IF_EXISTS_OR_ADD"),),
-        remove_headers=("x-gone",),
-        body=b"abc",
-        dynamic_metadata={"ours": {"used": 1.0}},
+    sent("request_body", body="grüß dich\u2028".encode(), end_of_stream=True, observability_mode=True),
+    sent("response_body", body=b"\x1f\x8b\x00"),
+    sent("response_trailers", headers=(("grpc-status", b"0"),)),
+    answered("request_headers"),
+    Record(
+        stream=1,
+        response={
+            "request_body": {
+                "response": {
+                    "status": "CONTINUE_AND_REPLACE",
+                    "header_mutation": {
+                        "set_headers": [
+                            {
+                                "header": {"key": "content-length", "raw_value": b"3"},
+                                "append": {"value": False},
+                                "append_action": "OVERWRITE_IF_EXISTS_OR_ADD",
+                            }
+                        ],
+                        "remove_headers": ["x-gone"],
+                    },
+                    "body_mutation": {"body": b"abc"},
+                    "clear_route_cache": True,
+                }
+            },
+            "dynamic_metadata": struct({"ours": {"used": 1.0}}),
+        },
     ),
-    ProcessingResponse(kind="response_body", body=b"", streamed=True, end_of_stream=True),
-    ProcessingResponse(kind="response_trailers", set_headers=(SetHeader("a", b"b"),)),
-    ProcessingResponse(kind="immediate_response", body=b"no", http_status=403),
-    End(EndedBy.MEMORY, "why"),
+    answered("response_body", body_mutation={"streamed_response": {"body": b"", "end_of_stream": True}}),
+    answered("response_body", body_mutation={"clear_body": True}),
+    Record(stream=1, response={"response_trailers": {"header_mutation": {"remove_headers": ["a"]}}}),
+    Record(stream=1, response={"immediate_response": {"status": {"code": 403}, "body": b"no"}}),
+    end("MEMORY", "why"),
 )
 
 
-@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
-def test_a_record_is_the_same_in_both_formats(
-    event: Header | Begin | ProcessingRequest | ProcessingResponse | End,
-) -> None:
-    record = Record(0, 0, event) if isinstance(event, Header) else Record(7, 1500, event)
-    assert protocol.decoded(protocol.encoded(record)) == record
-    assert lines.read_line(lines.line_of(record), before_us=0) == (record, set())
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.WhichOneof("record"))
+def test_a_record_is_the_same_in_both_formats(record: Record) -> None:
+    if not record.HasField("header"):
+        record = changed(record, stream=7, time_us=1500)
+    assert decoded(record.SerializeToString()) == record
+    assert lines.read_line(lines.line_of(record), before_us=0) == (record, "")
 
 
 def test_a_line_is_written_to_be_read() -> None:
-    record = Record(1, 2500, ProcessingRequest(kind="request_body", body='{"a":"ü"}'.encode(), end_of_stream=True))
+    record = changed(sent("request_body", body='{"a":"ü"}'.encode(), end_of_stream=True), time_us=2500)
     assert lines.line_of(record).decode() == (
-        '{"stream":1,"t_ms":2.5,"envoy":"request_body","body":"{\\"a\\":\\"ü\\"}","end_of_stream":true}'
+        '{"stream":1,"time_us":2500,"request":{"request_body":{"text":"{\\"a\\":\\"ü\\"}","end_of_stream":true}}}'
     )
 
 
 def test_a_member_that_no_line_has_is_reported_and_changes_nothing() -> None:
-    """Also one with the name that the record's own field has in the program."""
-    line = b'{"stream":1,"envoy":"request_body","kind":"response_body","tea":1}'
-    record = Record(1, 0, ProcessingRequest(kind="request_body"))
-    assert lines.read_line(line, before_us=0) == (record, {"kind", "tea"})
+    line = b'{"stream":1,"request":{"request_body":{"tea":1}}}'
+    assert lines.read_line(line, before_us=0) == (sent("request_body"), "tea")
+
+
+def test_a_field_that_is_not_known_is_not_read_from_a_message() -> None:
+    """Nobody could take its credentials out."""
+    unknown = b"\xfa\x06\x06secret"
+    inside = Record(stream=1, request={"request_body": {"body": b"a"}})
+    data = inside.SerializeToString()
+    # The message of Envoy is the last part of the record: longer by the unknown field.
+    data = data[:2] + bytes([data[2], data[3] + len(unknown)]) + data[4:] + unknown
+    assert decoded(data) == inside
+    assert b"secret" not in decoded(data).SerializeToString()
 
 
 def recording(form: Format) -> bytes:
-    events = (Begin("one"), ProcessingRequest(kind="request_headers", headers=((":path", b"/v1"),)), End(EndedBy.ENVOY))
-    return written([Record(0, 0, Header(made_by="t")), *(Record(1, 10, event) for event in events)], form)
+    exchange = (begin("one"), sent("request_headers", headers=((":path", b"/v1"),)), end("ENVOY"))
+    return written([header(made_by="t"), *(changed(each, time_us=10) for each in exchange)], form)
 
 
 def read(path: Path) -> tuple[int, list[str]]:
@@ -112,7 +131,7 @@ def test_a_file_that_was_cut_is_read_up_to_its_last_whole_record(form: Format, t
             assert all(str(path) in notice and "ends in the middle" in notice for notice in told)
 
 
-HEADER = b'{"recording":1,"made_by":"t","pseudonymised":false}\n'
+HEADER = b'{"header":{"version":1,"made_by":"t"}}\n'
 
 
 @pytest.mark.parametrize(
@@ -124,27 +143,29 @@ HEADER = b'{"recording":1,"made_by":"t","pseudonymised":false}\n'
         (b"\xff" * 64, "no recording"),
         (b"{}\n", r"line 1: a record has one of"),
         (b"[1]\n" + HEADER, "no recording"),
-        (b'{"recording":2}\n', r"line 1: a recording of version 2"),
-        (b'{"stream":1,"begin":"a"}\n', r"line 1: this is no recording"),
+        (b'{"header":{"version":2}}\n', r"line 1: a recording of version 2"),
+        (b'{"stream":1,"begin":{"exchange":"a"}}\n', r"line 1: this is no recording"),
         (HEADER + b"not json\n" + HEADER, r"line 2: this is not JSON"),
-        (HEADER + b'{"stream":1,"envoy":"request_body"}\n', r"line 2: stream 1 has not begun"),
-        (HEADER + 2 * b'{"stream":1,"begin":"a"}\n', r"line 3: stream 1 has begun already"),
-        (HEADER + b'{"stream":-1,"begin":"a"}\n', r"line 2: stream: must not be negative"),
-        (HEADER + b'{"stream":1,"begin":"a","metadata":[["a"]]}\n', r"line 2: metadata.0.1: "),
-        (HEADER + b'{"stream":1,"envoy":"request_tea"}\n', r"line 2: envoy: must be one of request_headers"),
-        (HEADER + b'{"stream":1,"envoy":"request_body","body_base64":"*"}\n', r"line 2: body_base64: is not base64"),
-        (HEADER + b'{"stream":1,"envoy":"request_body","body":3}\n', r"line 2: body: must be text"),
-        (HEADER + b'{"stream":1,"t_ms":"soon","end":"envoy"}\n', r"line 2: t_ms: must be milliseconds"),
-        (HEADER + b'{"stream":1,"end":"nobody"}\n', r"line 2: end: Input should be 'unknown', 'envoy'"),
-        (HEADER + b'{"stream":1,"envoy":"request_body","end_of_stream":"yes"}\n', r"line 2: end_of_stream: "),
-        (HEADER + b'{"stream":1,"memory":"request_body","set_headers":[3]}\n', r"line 2: set_headers.0: "),
+        (HEADER + b'{"stream":1,"request":{"request_body":{}}}\n', r"line 2: stream 1 has not begun"),
+        (HEADER + 2 * b'{"stream":1,"begin":{"exchange":"a"}}\n', r"line 3: stream 1 has begun already"),
+        (HEADER + b'{"stream":-1,"begin":{}}\n', r"line 2: Failed to parse stream field: Value out of range"),
+        (HEADER + b'{"stream":1,"begin":{"metadata":[3]}}\n', r"line 2: .*metadata"),
+        (HEADER + b'{"stream":1,"begin":{},"end":{}}\n', r"line 2: .*multiple"),
+        (HEADER + b'{"stream":1,"request":{"request_tea":{}}}\n', r"line 2: .*request_tea"),
+        (HEADER + b'{"stream":1,"request":{"request_body":{"body":"*"}}}\n', r"line 2: body: is not base64"),
+        (HEADER + b'{"stream":1,"request":{"request_body":{"text":3}}}\n', r"line 2: text: must be text"),
+        (HEADER + b'{"stream":1,"time_us":"soon","end":{}}\n', r"line 2: .*time_us"),
+        (HEADER + b'{"stream":1,"end":{"by":"nobody"}}\n', r"line 2: .*Invalid enum value nobody"),
+        (HEADER + b'{"stream":1,"end":3}\n', r"line 2: .*end"),
+        (HEADER + b'{"stream":1,"request":{"request_body":{"end_of_stream":"yes"}}}\n', r"line 2: .*end_of_stream"),
         (
-            HEADER + b'{"stream":1,"envoy":"request_headers","headers":[["a",{"b":1}]]}\n',
-            r"line 2: headers.0.1: must be text",
+            HEADER
+            + b'{"stream":1,"request":{"request_headers":{"headers":{"headers":[{"key":"a","value":{"b":1}}]}}}}\n',
+            r"line 2: value: must be text",
         ),
         (
-            HEADER + b'{"stream":1,"envoy":"request_headers","request_body_mode":"X"}\n',
-            r"line 2: request_body_mode: must be one of NONE",
+            HEADER + b'{"stream":1,"request":{"protocol_config":{"request_body_mode":"X"}}}\n',
+            r"line 2: .*request_body_mode",
         ),
         (b"\x80" * 12, "offset 0: this is no recording"),
         (b"\xff\xff\xff\xff\x7f" + b"x" * 10, "offset 0: this is no recording"),

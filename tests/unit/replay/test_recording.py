@@ -12,20 +12,13 @@ from semrouter_memory.errors import InputFileError, InvalidRequestError
 from semrouter_memory.replay.capture import Capture, RawExchange
 from semrouter_memory.replay.cleaning import CleaningSettings
 from semrouter_memory.replay.folder import Folder, FolderSettings
-from semrouter_memory.replay.protocol import request_bytes
 from semrouter_memory.replay.reading import exchanges_in_file
 from semrouter_memory.replay.recordings import LiveOptions, Recording, Recordings
-from semrouter_memory.replay.records import (
-    Begin,
-    End,
-    EndedBy,
-    ProcessingRequest,
-    ProcessingResponse,
-    Record,
-    RecordedExchange,
-)
+from semrouter_memory.replay.records import RecordedExchange, kind_of
 from semrouter_memory.replay.rendering import Rendering, rendered, written
 from semrouter_memory.retain.redact import without_secrets
+from semrouter_memory.transport.wire import value_of
+from tests.records import begin, end, sent
 
 NOW = datetime(2026, 3, 15, tzinfo=UTC)
 CLEANING = CleaningSettings(without_secrets)
@@ -51,7 +44,7 @@ class RecordingSink:
 
 def first(request_id: str, size: int = 0) -> bytes:
     headers = ((":path", b"/v1"), ("x-request-id", request_id.encode()), ("x-fill", b"x" * size))
-    return request_bytes(ProcessingRequest(kind="request_headers", headers=headers))
+    return sent("request_headers", headers=headers).request.SerializeToString()
 
 
 def play(capture: Capture, request_id: str, size: int = 0) -> None:
@@ -135,7 +128,7 @@ def test_an_exchange_that_is_under_way_when_recording_ends_is_cut() -> None:
     stream.ended(by_us=True)
     (exchange,) = sink.taken
     (line,) = [line for line in rendered(exchange, Rendering("jsonl", CLEANING)).splitlines() if b'"end"' in line]
-    assert b'"end":"cut"' in line
+    assert b'"by":"CUT"' in line
     assert capture.held_bytes == 0
 
 
@@ -227,8 +220,7 @@ def folder_in(directory: Path, **changes: Any) -> Folder:
 
 
 def exchange_of(size: int) -> bytes:
-    events = (Begin("e"), ProcessingRequest(kind="request_body", body=b"x" * size), End(EndedBy.ENVOY))
-    return written([Record(1, 0, event) for event in events], "jsonl")
+    return written([begin("e"), sent("request_body", body=b"x" * size), end("ENVOY")], "jsonl")
 
 
 def test_files_roll_and_the_oldest_leave(tmp_path: Path) -> None:
@@ -284,8 +276,9 @@ async def test_a_recording_reads_back_as_it_was_seen(tmp_path: Path) -> None:
     (path,) = (tmp_path / "made").iterdir()
     (exchange,) = exchanges_in_file(path, pytest.fail)
     assert isinstance(exchange, RecordedExchange)
-    events = [record.event for record in exchange.records]
-    assert events[0] == Begin("one", (("x-tenant-word", "[redacted]"),))
-    assert [type(event) for event in events] == [Begin, ProcessingRequest, ProcessingResponse, End]
-    assert events[2] == ProcessingResponse(kind="request_headers")
-    assert events[3] == End(EndedBy.MEMORY)
+    began, asked, answer, ended = exchange.records
+    assert began.begin.exchange == "one"
+    assert [(each.key, value_of(each)) for each in began.begin.metadata] == [("x-tenant-word", b"[redacted]")]
+    assert (kind_of(asked), kind_of(answer)) == ("request_headers", "request_headers")
+    assert (asked.WhichOneof("record"), answer.WhichOneof("record")) == ("request", "response")
+    assert ended.end == end("MEMORY").end

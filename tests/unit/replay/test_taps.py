@@ -15,9 +15,11 @@ from typer.testing import CliRunner
 from semrouter_memory.cli import app as command_line
 from semrouter_memory.errors import InputFileError
 from semrouter_memory.replay.pb import tap_pb2
+from semrouter_memory.replay.pb.recording_pb2 import End
 from semrouter_memory.replay.reading import exchanges_in_file
-from semrouter_memory.replay.records import Begin, End, EndedBy, ProcessingRequest
+from semrouter_memory.replay.records import fields_in
 from semrouter_memory.replay.tap import Chain, TappedExchange, records_from, tapped_exchanges
+from semrouter_memory.transport.wire import value_of
 
 BIG = 2**64 - 1
 ASKED = '{"messages":[{"role":"user","content":"grüß \\"Rex\\" {"}]}'
@@ -116,7 +118,8 @@ def seen(path: Path) -> list[tuple[str, bytes, list[bytes]]]:
     exchanges, told = tapped(path)
     assert told == []
     return [
-        (each.request_headers[0][1].decode(), b"".join(each.request_chunks), each.response_chunks) for each in exchanges
+        (value_of(each.request_headers[0]).decode(), b"".join(each.request_chunks), each.response_chunks)
+        for each in exchanges
     ]
 
 
@@ -134,10 +137,8 @@ def imported(*arguments: object) -> tuple[int, str]:
 def paths_in(directory: Path) -> list[str]:
     """The `:path`s of the recorded exchanges, in order."""
     exchanges = [each for path in sorted(directory.iterdir()) for each in exchanges_in_file(path, pytest.fail)]
-    firsts = [
-        next(each.event for each in one.records if isinstance(each.event, ProcessingRequest)) for one in exchanges
-    ]
-    return [first.headers[0][1].decode() for first in firsts]
+    firsts = [next(each for each in one.records if each.HasField("request")) for one in exchanges]
+    return [value_of(fields_in(first)[0]).decode() for first in firsts]
 
 
 @pytest.mark.parametrize("length", [18, 26, 34])
@@ -148,7 +149,8 @@ def test_a_length_that_looks_like_the_beginning_of_a_trace_is_told_from_one(tmp_
     file = tmp_path / "tap"
     file.write_bytes(FORMS["PROTO_BINARY_LENGTH_DELIMITED"](traces))
     (exchange,), told = tapped(file)
-    assert (exchange.request_headers, exchange.response_chunks, told) == ((("path", path.encode()),), CHUNKS, [])
+    assert [(each.key, value_of(each)) for each in exchange.request_headers] == [("path", path.encode())]
+    assert (exchange.response_chunks, told) == (CHUNKS, [])
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -232,7 +234,7 @@ def test_a_compressed_body_that_was_written_as_text_is_left_out_and_said(tmp_pat
 def test_a_body_that_was_cut_is_left_out_and_the_other_exchanges_are_not(tmp_path: Path) -> None:
     short = segment(1, "response_body_chunk", {**binary(b"da"), "truncated": True})
     exchanges, told = tapped(file_of(tmp_path, [*streamed(1, "/a"), short, *streamed(2, "/b")]))
-    assert [each.request_headers[0][1] for each in exchanges] == [b"/b"]
+    assert [value_of(each.request_headers[0]) for each in exchanges] == [b"/b"]
     assert "max_buffered_rx_bytes" in told[0]
 
 
@@ -241,10 +243,10 @@ def test_envoy_ends_the_stream_of_an_answer_that_never_came(chain: Chain, tmp_pa
     """The service would wait for it, and whoever plays it for the service."""
     alone, _ = tapped(file_of(tmp_path, TRACES[:2]))
     records = records_from(alone[0], chain=chain, user="", user_header="x-user", number=1)
-    assert [each.event.by for each in records if isinstance(each.event, End) and each.stream == 1] == [EndedBy.ENVOY]
+    assert [each.end.by for each in records if each.HasField("end") and each.stream == 1] == [End.ENVOY]
     whole, _ = tapped(file_of(tmp_path, TRACES))
     records = records_from(whole[0], chain=chain, user="", user_header="x-user", number=1)
-    assert [each.event.by for each in records if isinstance(each.event, End) and each.stream == 1] == [EndedBy.MEMORY]
+    assert [each.end.by for each in records if each.HasField("end") and each.stream == 1] == [End.MEMORY]
 
 
 def test_headers_alone_are_an_exchange(tmp_path: Path) -> None:
@@ -301,4 +303,4 @@ def test_a_tap_that_is_played_is_answered_with_the_way_to_a_recording(form: str,
 def test_each_exchange_says_that_the_answers_of_this_service_are_not_known(tmp_path: Path) -> None:
     exchanges, _ = tapped(file_of(tmp_path, TRACES))
     records = records_from(exchanges[0], chain="two-filter", user="", user_header="x-user", number=1)
-    assert [each.event.answers_known for each in records if isinstance(each.event, Begin)] == [False, False]
+    assert [each.begin.answers_unknown for each in records if each.HasField("begin")] == [True, True]
