@@ -19,15 +19,14 @@ from semrouter_memory.app import pipelines
 from semrouter_memory.app.adapters import Adapters, ExternalModels
 from semrouter_memory.codec.chat import ChatCodec
 from semrouter_memory.config import MemoryConfig
-from semrouter_memory.evaluation.cases import CaseTurn, LowerCased, Text, case_of, read_cases, write_json
+from semrouter_memory.evaluation.cases import CaseTurn, Text, Wanted, case_of
 from semrouter_memory.evaluation.running import (
     TURN_TIME,
     EvalOptions,
     Learner,
     PlayClock,
-    embedder_of,
-    models_of,
     patient,
+    play_files,
     played_adapters,
     table_of,
     tracked,
@@ -45,7 +44,8 @@ from semrouter_memory.exchange.exchange import Exchange
 from semrouter_memory.exchange.policy import RouteSettings
 from semrouter_memory.exchange.replies import NeedRecall, ReplaceBody
 from semrouter_memory.exchange.turns import ExchangeSettings
-from semrouter_memory.model import RecallResult, Scope, Turn
+from semrouter_memory.model import Json, RecallResult, Scope, Turn
+from semrouter_memory.ports import Embedder
 
 LENGTHS = (20, 50, 100, 200, 1000)
 """Of the made conversations that are played by default."""
@@ -59,16 +59,13 @@ _SEED = 7
 
 
 @dataclass(frozen=True, slots=True)
-class PlantedFact:
-    """Something the user says once.
+class PlantedFact(Wanted):
+    """Something the user says once, and that must be in what the model is given.
 
     Attributes:
-        any_of: one of these must be in what the model is given.
         question: what the user asks when they need it.
     """
 
-    about: str
-    any_of: tuple[LowerCased, ...]
     said: Text = ""
     question: Text = ""
 
@@ -213,35 +210,34 @@ def _holds(texts: Sequence[str], fact: PlantedFact) -> bool:
 
 
 async def evaluate(options: EvalOptions, turns: Sequence[int]) -> None:
-    """The command: play conversations, print a table, write the result.
+    """The command; see `play_files`.
 
     Args:
         options: without files, made conversations are played.
         turns: lengths of the made conversations.
-
-    Raises:
-        InputFileError: a file is not one of conversations, or the result cannot be written.
-        ConfigurationError: the embedding model or a chat model's key is missing.
     """
-    console = Console(highlight=False)
-    talks = [talk for file in options.files for talk in read_cases(file, Talk)] or [long_talk(count) for count in turns]
-    embedder = embedder_of(options, console)
-    async with models_of(options.config) as models:
+
+    async def play(name: str, talks: Sequence[Talk], embedder: Embedder, models: ExternalModels) -> list[Measured]:
         with played_adapters(embedder) as adapters:
             run = CompressionRun(adapters, options.config.memory, models)
-            measured = [await run.play(talk) for talk in tracked(talks, "conversations", total=len(talks))]
-    console.print(_table(measured))
-    _print_missing(console, measured)
-    if options.json_out is not None:
-        write_json(
-            options.json_out, {"target_tokens": TARGET_TOKENS, "conversations": [asdict(one) for one in measured]}
-        )
+            return [await run.play(talk) for talk in tracked(talks, name, total=len(talks))]
+
+    made = [long_talk(count) for count in turns] if not options.files else []
+    await play_files(options, Talk, play=play, report=_report, made=made)
 
 
-def _table(measured: Sequence[Measured]) -> Table:
+def _report(console: Console, name: str, measured: Sequence[Measured]) -> Json:
+    console.print(_table(name, measured))
+    for one in measured:
+        if missing := [fact.about for fact in one.facts if not (fact.in_context or fact.when_asked)]:
+            console.print(f"{one.id}: not in the context: {', '.join(missing)}", markup=False)
+    return {"file": name, "target_tokens": TARGET_TOKENS, "conversations": [asdict(one) for one in measured]}
+
+
+def _table(name: str, measured: Sequence[Measured]) -> Table:
     """`after`: with a question that names nothing; `asked`: the largest with one that asks for a fact."""
     columns = ("turns", "before", "after", "asked", "state", "facts", "asked for")
-    table = table_of("What the next request goes up with, in tokens", "conversation", columns)
+    table = table_of(f"{name}: what the next request goes up with, in tokens", "conversation", columns)
     for one in measured:
         asked = [fact.when_asked for fact in one.facts if fact.when_asked is not None]
         table.add_row(
@@ -255,12 +251,6 @@ def _table(measured: Sequence[Measured]) -> Table:
             f"{sum(asked)}/{len(asked)}" if asked else "",
         )
     return table
-
-
-def _print_missing(console: Console, measured: Sequence[Measured]) -> None:
-    for one in measured:
-        if missing := [fact.about for fact in one.facts if not (fact.in_context or fact.when_asked)]:
-            console.print(f"{one.id}: not in the context: {', '.join(missing)}", markup=False)
 
 
 # -- the made conversation ---------------------------------------------------------------------------------------------

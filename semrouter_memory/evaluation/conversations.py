@@ -47,9 +47,9 @@ class Violation:
     memory: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Remembered:
-    """The memories of a conversation, compared with the expected ones.
+    """The memories of a conversation, to be compared with the expected ones.
 
     Attributes:
         memories: contents of the active memories.
@@ -58,9 +58,21 @@ class Remembered:
 
     conversation: ConversationCase
     memories: tuple[str, ...]
-    missed: tuple[Wanted, ...]
-    violations: tuple[Violation, ...]
     failures: tuple[str, ...] = ()
+
+    @property
+    def missed(self) -> tuple[Wanted, ...]:
+        lowered = [memory.lower() for memory in self.memories]
+        return tuple(
+            wanted
+            for wanted in self.conversation.should_remember
+            if not any(part in memory for memory in lowered for part in wanted.any_of)
+        )
+
+    @property
+    def violations(self) -> tuple[Violation, ...]:
+        unwanted = self.conversation.should_not_remember
+        return tuple(Violation(part, memory) for part in unwanted for memory in self.memories if part in memory.lower())
 
 
 async def play(
@@ -70,28 +82,8 @@ async def play(
     await Learner(config, adapters, models).session(scope, f"session-of-{scope.owner_id}", conversation.turns)
     page = await adapters.store.page(scope, limit=_LIMIT, reach=Reach.ALL, now=adapters.clock.now())
     failures = cast("FailureRecorder", adapters.observer).failures
-    return judge(conversation, [memory.content for memory in reversed(page.memories)], failures)
-
-
-def judge(conversation: ConversationCase, memories: Sequence[str], failures: Sequence[str] = ()) -> Remembered:
-    """Compare the memories with the expected ones."""
-    lowered = [memory.lower() for memory in memories]
-    return Remembered(
-        conversation=conversation,
-        memories=tuple(memories),
-        missed=tuple(
-            wanted
-            for wanted in conversation.should_remember
-            if not any(part in memory for memory in lowered for part in wanted.any_of)
-        ),
-        violations=tuple(
-            Violation(part, memory)
-            for part in conversation.should_not_remember
-            for memory, low in zip(memories, lowered, strict=True)
-            if part in low
-        ),
-        failures=tuple(failures),
-    )
+    memories = tuple(memory.content for memory in reversed(page.memories))
+    return Remembered(conversation, memories, tuple(failures))
 
 
 async def evaluate(options: EvalOptions) -> None:

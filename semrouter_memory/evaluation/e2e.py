@@ -113,63 +113,43 @@ class JudgedQuestion:
     """A question and what became of it.
 
     Attributes:
-        score: 1 or 0 for `any_of` and for a question that wants nothing (quiet); the coverage for `answer`.
-        lost: where a miss was lost; None where the question is no miss.
         injected: the text that recall would put into the request.
+        stored: every active memory of the user, as recall would show it.
+        first_ten: the best of the ranking, in the same form.
         failed: why recall did not search; "" where it did.
     """
 
     user: str
     question: CaseQuestion
-    score: float
-    misled: bool
-    lost: MissStage | None
     injected: str
     tokens: int
+    stored: Sequence[str]
+    first_ten: Sequence[str]
     failed: str = ""
 
+    @property
+    def misled(self) -> bool:
+        return any(part in self.injected.lower() for part in self.question.none_of)
 
-def judge(
-    user: str,
-    question: CaseQuestion,
-    *,
-    injected: str,
-    tokens: int,
-    stored: Sequence[str],
-    first_ten: Sequence[str],
-    failed: str = "",
-) -> JudgedQuestion:
-    """Compare what was injected with what was wanted.
+    @property
+    def score(self) -> float:
+        """1 or 0 for `any_of` and for a question that wants nothing (quiet); the coverage for `answer`."""
+        if not self.question.wants_memory:
+            return float(not self.injected)
+        return 0.0 if self.misled and self.question.any_of else self.question.score(self.injected)
 
-    Args:
-        stored: every active memory of the user, as recall would show it.
-        first_ten: the best of the ranking, in the same form.
-    """
-    misled = any(part in injected.lower() for part in question.none_of)
-    if not question.wants_memory:
-        score, lost = float(not injected), None
-    else:
-        score = 0.0 if misled and question.any_of else question.score(injected)
-        lost = _lost(question, injected, stored, first_ten)
-    return JudgedQuestion(
-        user=user,
-        question=question,
-        score=score,
-        misled=misled,
-        lost=lost,
-        injected=injected,
-        tokens=tokens,
-        failed=failed,
-    )
-
-
-def _lost(question: CaseQuestion, injected: str, stored: Sequence[str], first_ten: Sequence[str]) -> MissStage | None:
-    stages = (
-        (injected, None),
-        ("\n".join(first_ten), MissStage.NOT_INJECTED),
-        ("\n".join(stored), MissStage.NOT_FOUND),
-    )
-    return next((lost for text, lost in stages if question.score(text) >= _COVERED), MissStage.NOT_KEPT)
+    @property
+    def lost(self) -> MissStage | None:
+        """Where a miss was lost; None where the question is no miss."""
+        stages = (
+            (self.injected, None),
+            ("\n".join(self.first_ten), MissStage.NOT_INJECTED),
+            ("\n".join(self.stored), MissStage.NOT_FOUND),
+        )
+        if not self.question.wants_memory:
+            return None
+        covered = (lost for text, lost in stages if self.question.score(text) >= _COVERED)
+        return next(covered, MissStage.NOT_KEPT)
 
 
 def content_words(text: str) -> frozenset[str]:
@@ -216,9 +196,9 @@ class EndToEndRun:
     async def _ask(self, scope: Scope, user: str, question: CaseQuestion, stored: Sequence[str]) -> JudgedQuestion:
         self._clock.time = question.at
         result = await self._recaller.recall(request_of(scope, question.text, question.history, self._config))
-        return judge(
-            user,
-            question,
+        return JudgedQuestion(
+            user=user,
+            question=question,
             injected=result.text,
             tokens=result.tokens,
             stored=stored,

@@ -62,26 +62,48 @@ class Scenario:
         return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ScenarioOutcome:
-    """What a scenario ended in.
+    """What is known at a scenario's end, to be compared with what should be.
 
     Attributes:
-        problems: what was expected and is not so, in words; none when the scenario is right.
-        wrong_supersede: a fact that should be active is not.
         active: contents of the active memories.
         history: contents of the superseded ones.
     """
 
     scenario: Scenario
-    problems: tuple[str, ...]
-    wrong_supersede: bool
-    active: tuple[str, ...]
-    history: tuple[str, ...]
+    active: Sequence[str]
+    history: Sequence[str]
+
+    @property
+    def problems(self) -> list[str]:
+        """What was expected and is not so, in words; none when the scenario is right."""
+        scenario = self.scenario
+        found = [
+            f"{text!r} should be in one {where} memory, is in {count}"
+            for where, wanted, contents in (
+                ("active", scenario.active, self.active),
+                ("superseded", scenario.superseded, self.history),
+            )
+            for text in wanted
+            if (count := _count(text, contents)) != 1
+        ]
+        if len(self.active) > scenario.max_active:
+            found.append(f"at most {scenario.max_active} should be active, {len(self.active)} are")
+        return found
+
+    @property
+    def wrong_supersede(self) -> bool:
+        """A fact that should be active is not."""
+        return any(not _count(text, self.active) for text in self.scenario.active)
 
     @property
     def right(self) -> bool:
         return not self.problems
+
+
+def _count(text: str, contents: Sequence[str]) -> int:
+    return sum(text in content for content in contents)
 
 
 async def play(
@@ -109,37 +131,11 @@ async def play(
         clock.time = max(clock.time, candidate.observed_at)
         await writer.write(claim, [replace(candidate, session_id=turn.session_id, turn_ids=(turn.turn_id,))])
     memories = (await adapters.store.page(scope, limit=len(candidates), now=None)).memories
-    return judge(
+    return ScenarioOutcome(
         scenario,
         [memory.content for memory in memories if memory.superseded_at is None],
         [memory.content for memory in memories if memory.superseded_at is not None],
     )
-
-
-def judge(scenario: Scenario, active: Sequence[str], history: Sequence[str]) -> ScenarioOutcome:
-    """Compare what is known at the end with what should be."""
-    problems = [
-        f"{text!r} should be in one {where} memory, is in {count}"
-        for where, wanted, contents in (
-            ("active", scenario.active, active),
-            ("superseded", scenario.superseded, history),
-        )
-        for text in wanted
-        if (count := _count(text, contents)) != 1
-    ]
-    if len(active) > scenario.max_active:
-        problems.append(f"at most {scenario.max_active} should be active, {len(active)} are")
-    return ScenarioOutcome(
-        scenario=scenario,
-        problems=tuple(problems),
-        wrong_supersede=any(not _count(text, active) for text in scenario.active),
-        active=tuple(active),
-        history=tuple(history),
-    )
-
-
-def _count(text: str, contents: Sequence[str]) -> int:
-    return sum(text in content for content in contents)
 
 
 async def evaluate(options: EvalOptions) -> None:

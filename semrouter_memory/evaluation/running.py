@@ -206,11 +206,13 @@ async def play_files(
     *,
     play: Play[CaseT, OutcomeT],
     report: Callable[[Console, str, OutcomeT], Json],
+    made: Sequence[CaseT] = (),
 ) -> None:
     """A command: read all files, play their cases, print and write the results.
 
     Args:
         report: prints one file's outcome, and returns its entry of the JSON.
+        made: cases that are in no file.
 
     Raises:
         InputFileError: a file does not fit, or the result cannot be written.
@@ -218,12 +220,17 @@ async def play_files(
     """
     console = Console(highlight=False)
     # All of them before the first is played, so that a mistake in the last shows at once.
-    cases = {file: read_cases(file, kind) for file in options.files}
-    embedder = embedder_of(options, console)
+    cases: list[tuple[str, Sequence[CaseT]]] = [(file.name, read_cases(file, kind)) for file in options.files]
+    cases += [("made", made)] if made else []
+
+    def step(text: str) -> None:
+        console.print(text, markup=False)
+
+    embedder = load_embedder(options.config, model=options.model, progress=step)
     results = []
     async with models_of(options.config) as models:
-        for file, of_file in cases.items():
-            results.append(report(console, file.name, await play(file.name, of_file, embedder, models)))
+        for name, of_file in cases:
+            results.append(report(console, name, await play(name, of_file, embedder, models)))
     if options.json_out is not None:
         write_json(options.json_out, {"files": results})
 
@@ -253,13 +260,6 @@ async def models_of(config: Config) -> AsyncIterator[ExternalModels]:
     async with AsyncExitStack() as exits:
         observer = FailureRecorder()
         yield ExternalModels(config.external_models, config.memory.retain, observer, exits)
-
-
-def embedder_of(options: EvalOptions, console: Console) -> OnnxEmbedder:
-    def step(text: str) -> None:
-        console.print(text, markup=False)
-
-    return load_embedder(options.config, model=options.model, progress=step)
 
 
 def load_embedder(config: Config, *, model: Path | None, progress: build.Progress) -> OnnxEmbedder:

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from semrouter_memory.evaluation.cases import CaseTurn, case_of
-from semrouter_memory.evaluation.conversations import ConversationCase, judge, report, result_of
+from semrouter_memory.evaluation.conversations import ConversationCase, Remembered, report, result_of
 
 CASE = {
     "id": "c-1",
@@ -42,19 +42,19 @@ def test_a_line_that_is_no_conversation_is_refused(change: dict[str, object], co
 
 
 def test_case_does_not_count_and_any_of_the_texts_will_do() -> None:
-    outcome = judge(case_of(ConversationCase, CASE), ["User lives in OSLO"])
+    outcome = Remembered(case_of(ConversationCase, CASE), ("User lives in OSLO",))
     assert [wanted.about for wanted in outcome.missed] == ["pet"]
     assert outcome.violations == ()
 
 
 def test_a_memory_with_an_unwanted_text_is_a_violation() -> None:
-    outcome = judge(case_of(ConversationCase, CASE), ["User lives in bergen", "User has a cat"])
+    outcome = Remembered(case_of(ConversationCase, CASE), ("User lives in bergen", "User has a cat"))
     assert [(each.unwanted, each.memory) for each in outcome.violations] == [("bergen", "User lives in bergen")]
 
 
 def test_the_result_counts_what_was_wanted_found_and_unwanted() -> None:
     conversation = case_of(ConversationCase, CASE)
-    outcomes = [judge(conversation, ["User lives in Oslo"]), judge(conversation, ["User was in Bergen"])]
+    outcomes = [Remembered(conversation, ("User lives in Oslo",)), Remembered(conversation, ("User was in Bergen",))]
     assert result_of("x.jsonl", outcomes) == {
         "file": "x.jsonl",
         "conversations": 2,
@@ -66,7 +66,7 @@ def test_the_result_counts_what_was_wanted_found_and_unwanted() -> None:
 
 def test_the_report_names_what_was_missed_what_is_wrong_and_what_failed() -> None:
     console = Console(file=io.StringIO(), width=120)
-    outcome = judge(case_of(ConversationCase, CASE), ["[b]User was in Bergen[/b]"], ["parse_failed"])
+    outcome = Remembered(case_of(ConversationCase, CASE), ("[b]User was in Bergen[/b]",), ("parse_failed",))
     report(console, "x.jsonl", [outcome])
     assert isinstance(console.file, io.StringIO)
     printed = console.file.getvalue()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from semrouter_memory.evaluation.cases import case_of
-from semrouter_memory.evaluation.e2e import EndToEndCase, JudgedQuestion, MissStage, content_words, figures_of, judge
+from semrouter_memory.evaluation.e2e import EndToEndCase, JudgedQuestion, MissStage, content_words, figures_of
 
 AT = "2026-03-15T10:00:00Z"
 
@@ -24,7 +24,7 @@ def asked(**question: Any) -> Any:
 def judged(
     question: Any, injected: str = "", *, kept: tuple[str, ...] = (), first_ten: tuple[str, ...] = ()
 ) -> JudgedQuestion:
-    return judge("u", question, injected=injected, tokens=7, stored=kept, first_ten=first_ten)
+    return JudgedQuestion(user="u", question=question, injected=injected, tokens=7, stored=kept, first_ten=first_ten)
 
 
 def test_case_does_not_count_and_one_of_the_spellings_is_enough() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from semrouter_memory.evaluation.cases import case_of
-from semrouter_memory.evaluation.lifecycle import Scenario, judge, result_of
+from semrouter_memory.evaluation.lifecycle import Scenario, ScenarioOutcome, result_of
 
 LINE: dict[str, Any] = {
     "id": "lc-1",
@@ -64,13 +64,13 @@ def test_a_line_that_is_no_scenario_is_refused(change: dict[str, Any]) -> None:
 def test_a_scenario_is_right_when_all_of_it_holds(
     active: list[str], history: list[str], right: bool, wrong: bool
 ) -> None:
-    outcome = judge(case_of(Scenario, LINE), active, history)
+    outcome = ScenarioOutcome(case_of(Scenario, LINE), active, history)
     assert (outcome.right, outcome.wrong_supersede) == (right, wrong)
 
 
 def test_the_result_counts_by_kind_and_names_what_failed() -> None:
-    good = judge(case_of(Scenario, LINE), ["$15,000"], ["$10,000"])
-    bad = judge(case_of(Scenario, LINE | {"id": "lc-2", "kind": "new kind"}), [], [])
+    good = ScenarioOutcome(case_of(Scenario, LINE), ["$15,000"], ["$10,000"])
+    bad = ScenarioOutcome(case_of(Scenario, LINE | {"id": "lc-2", "kind": "new kind"}), [], [])
     assert result_of("set.jsonl", [good, bad]) == {
         "file": "set.jsonl",
         "scenarios": 2,
