@@ -11,8 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from google.protobuf.struct_pb2 import NULL_VALUE, Struct
-
 from semrouter_memory.replay.bodies import BLANK, Value, nested, scrubbed_chunks
 from semrouter_memory.replay.pb.recording_pb2 import Record
 from semrouter_memory.replay.pseudonyms import Pseudonyms
@@ -142,14 +140,14 @@ class Cleaner:
     def _id(self, value: str) -> str:
         return value if self._pseudonyms is None else self._pseudonyms.identity(value)
 
-    def _clean_struct(self, struct: Struct) -> None:
+    def _clean_struct(self, struct: Any) -> None:
         """Dynamic metadata and attributes: claims and the like, which are ids."""
         for name, value in leaves(struct):
             if value.HasField("string_value"):
                 value.string_value = self._text(name, value.string_value)
             elif not math.isfinite(value.number_value):
                 # JSON, the other format, knows no such numbers.
-                value.null_value = NULL_VALUE
+                value.ClearField("number_value")
 
     def _text(self, name: str, text: str) -> str:
         bare = name.lower().removesuffix("']").rpartition("['")[2]
