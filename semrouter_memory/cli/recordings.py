@@ -5,7 +5,7 @@ What the commands do is loaded when they run: it takes a second, which `--help` 
 
 import asyncio
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
