@@ -58,16 +58,19 @@ def move(envoy: Chain, name: str, index: int) -> None:
     filters.insert(index, entry)
 
 
-def parsed(envoy: Chain) -> envoy_file.EnvoyFile:
-    """The bootstrap as doctor reads it from a file."""
-    return envoy_file.parse(yaml.dump(envoy.bootstrap, Dumper=_DUMPER), "envoy.yaml")
+def text_of(envoy: Chain) -> str:
+    """The bootstrap as a file has it."""
+    text: str = yaml.dump(envoy.bootstrap, Dumper=_DUMPER)
+    return text
 
 
 def diagnose(
     envoy: Chain, settings: Mapping[str, Any] | None = None, *, config_given: bool = True, secret: str | None = None
 ) -> list[Finding]:
     config = Config(**(settings or {}))
-    return run_checks(context_of(parsed(envoy).bootstrap, config, config_given=config_given, secret=secret))
+    return run_checks(
+        context_of(envoy_file.parse(text_of(envoy), "envoy.yaml"), config, config_given=config_given, secret=secret)
+    )
 
 
 def codes(findings: list[Finding]) -> set[tuple[str, str]]:

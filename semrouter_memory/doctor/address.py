@@ -5,6 +5,7 @@ import posixpath
 from dataclasses import dataclass
 
 from semrouter_memory.doctor.node import Node
+from semrouter_memory.sockets import is_local
 
 _UNIX = "unix:"
 _ANY = {"": "127.0.0.1", "*": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared, not bound
@@ -23,10 +24,6 @@ class Address:
         if self.path:
             return _UNIX + self.path
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-    @property
-    def is_loopback(self) -> bool:
-        return ipaddress.ip_address(self.host).is_loopback if self.is_literal else self.host == "localhost"
 
     @property
     def is_any(self) -> bool:
@@ -71,8 +68,9 @@ def reaches(endpoint: Address, listen: Address) -> bool:
         return False
     if endpoint.host == listen.host or listen.is_any:
         return True
-    if listen.is_loopback or endpoint.is_loopback:
-        return listen.is_loopback and endpoint.is_loopback
+    local = {is_local(str(endpoint)), is_local(str(listen))}
+    if True in local:
+        return False not in local
     return not (listen.is_literal and endpoint.is_literal)
 
 

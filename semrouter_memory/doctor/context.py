@@ -33,6 +33,15 @@ class CheckContext:
     clusters: Mapping[str, Node] = field(default_factory=dict)
 
     @property
+    def user_header(self) -> str:
+        return self.config.memory.identity.user_header
+
+    @property
+    def reads_claims(self) -> bool:
+        """Whether a token's claim tells the user."""
+        return self.config.memory.identity.jwt_claim is not None
+
+    @property
     def memory_chains(self) -> list[HttpFilterChain]:
         return [chain for chain in self.chains if chain.memory]
 

@@ -120,12 +120,12 @@ def _settings(path: Path | None, findings: list[Finding]) -> Config | None:
 
 def _bootstrap(path: Path, findings: list[Finding]) -> Node:
     try:
-        file = envoy_file.read(path)
+        bootstrap, text = envoy_file.read(path)
     except ConfigurationError as problem:
         findings.append(found("envoy-unreadable", str(path), problem=problem))
         return Node(None)
-    findings += envoy_file.validate(file, str(path))
-    return file.bootstrap
+    findings += envoy_file.validate(text, str(path))
+    return bootstrap
 
 
 async def _servers(context: CheckContext) -> list[Finding]:

@@ -10,7 +10,6 @@ extensions) say nothing about the configuration.
 import re
 import subprocess
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -49,20 +48,8 @@ _Loader.add_implicit_resolver(_NULL, re.compile("(?:~|null|Null|NULL|)$"), ["~",
 _Loader.add_constructor(_NULL, lambda *_: None)
 
 
-@dataclass(frozen=True, slots=True)
-class EnvoyFile:
-    """A readable configuration.
-
-    Attributes:
-        text: the bootstrap as it is in the file.
-    """
-
-    bootstrap: Node
-    text: str
-
-
-def read(path: Path) -> EnvoyFile:
-    """Read the file.
+def read(path: Path) -> tuple[Node, str]:
+    """The bootstrap in a file, and the file's text.
 
     Raises:
         ConfigurationError: it cannot be read, is too large, is not YAML, or is not an Envoy bootstrap; the message says
@@ -78,12 +65,13 @@ def read(path: Path) -> EnvoyFile:
     if len(content) > _MAX_BYTES:
         raise ConfigurationError(f"{path} is larger than {_MAX_BYTES // 2**20} MiB: no Envoy configuration is")
     try:
-        return parse(content.decode("utf-8-sig"), str(path))
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"{path} is not text: byte {error.start} is no UTF-8") from None
+    return parse(text, str(path)), text
 
 
-def parse(text: str, source: str) -> EnvoyFile:
+def parse(text: str, source: str) -> Node:
     """The only bootstrap in a text.
 
     Raises:
@@ -104,7 +92,7 @@ def parse(text: str, source: str) -> EnvoyFile:
             f"{source} is no Envoy bootstrap (static_resources): {likely}; doctor reads what Envoy is started with,"
             " and the sidecar's settings behind --config"
         )
-    return EnvoyFile(Node(bootstraps[0]), text)
+    return Node(bootstraps[0])
 
 
 def _documents(text: str, source: str) -> list[Any]:
@@ -144,14 +132,14 @@ def _is_bootstrap(document: Any) -> bool:
     return isinstance(document, dict) and any(Node(document).get(key) for key in _BOOTSTRAP_KEYS)
 
 
-def validate(file: EnvoyFile, source: str) -> list[Finding]:
-    """What Envoy refuses in the bootstrap: at most one finding.
+def validate(text: str, source: str) -> list[Finding]:
+    """What Envoy refuses in a bootstrap: at most one finding.
 
     Args:
         source: the name of the file, for a mistake without a path.
     """
     try:
-        message = _run(file.text)
+        message = _run(text)
     except (ConfigurationError, OSError, subprocess.SubprocessError) as problem:
         return [found("envoy-not-validated", source, problem=str(problem)[:_MAX_MESSAGE_CHARS])]
     if not message:

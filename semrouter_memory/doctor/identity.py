@@ -34,7 +34,7 @@ def clients_cannot_claim_identity(context: CheckContext, chain: HttpFilterChain)
     """The identity headers, and the signals of upstream classifiers, are removed before a filter reads them."""
     signals, user, others = (
         context.config.memory.signals,
-        _user_header(context),
+        context.user_header,
         context.config.memory.identity.other_headers,
     )
     headers = dict.fromkeys((user, *others, signals.fact_header, signals.tool_header))
@@ -64,7 +64,7 @@ def _effect(left: Sequence[str], user: str, others: Sequence[str]) -> str:
 
 def _is_stripped(context: CheckContext, chain: HttpFilterChain, header: str, route: GatewayRoute) -> bool:
     """Whether a header is removed before an authenticating or a memory filter reads it."""
-    users = steps(chain, _user_header(context), route, claims=context.config.memory.identity.jwt_claim is not None)
+    users = steps(chain, context.user_header, route, claims=context.reads_claims)
     verifying = [each.index for each in users if each.source in (Source.VERIFIED, Source.CLAIM, Source.OPAQUE)]
     reader = min((chain.first_memory, *verifying))
     return any(each.source is Source.REMOVAL and each.index < reader for each in steps(chain, header, route))
@@ -91,14 +91,14 @@ def users_are_authenticated_first(context: CheckContext, chain: HttpFilterChain)
         elif not sources and not context.config.memory.identity.trust_body:
             names = ", ".join(each.name for each in authenticating)
             code = "user-not-passed-on" if authenticating else "not-authenticated"
-            yield found(code, chain.bare.node, names=names, header=_user_header(context))
+            yield found(code, chain.bare.node, names=names, header=context.user_header)
 
 
 def users_come_from_a_verified_source(context: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
     """A header that a client sends does not tell who it is, whichever header it is copied to."""
     for route in _guarded(chain):
-        for header in (_user_header(context), *context.config.memory.identity.other_headers):
-            yield from _set_from_clients(chain, route, header, is_user=header == _user_header(context))
+        for header in (context.user_header, *context.config.memory.identity.other_headers):
+            yield from _set_from_clients(chain, route, header, is_user=header == context.user_header)
 
 
 def _set_from_clients(chain: HttpFilterChain, route: GatewayRoute, header: str, *, is_user: bool) -> Iterator[Finding]:
@@ -196,7 +196,7 @@ def keys_are_safe(context: CheckContext, chain: HttpFilterChain) -> Iterator[Fin
 
 def blank_ends_are_refused(context: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
     """Where ids are not in the file, a filter refuses those with a blank at an end before the management API."""
-    header = _user_header(context)
+    header = context.user_header
     setter = last_setter(chain, header)
     if setter is None or chain.filters[setter.index].config.kind == "ApiKeyAuth":
         return
@@ -225,7 +225,7 @@ def _refuses_blank_ends(on: HttpFilter, header: str) -> bool:
 
 def ids_are_not_sent_upstream(context: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
     """The LLM server may belong to a third party. Routes remove headers after all filters have read them."""
-    header = _user_header(context)
+    header = context.user_header
     if last_setter(chain, header) is None and not any(
         each.index == EARLY for each in setters(chain, header, chain.bare)
     ):
@@ -242,8 +242,4 @@ def ids_are_not_sent_upstream(context: CheckContext, chain: HttpFilterChain) -> 
 
 def _user_setters(context: CheckContext, chain: HttpFilterChain, route: GatewayRoute) -> list[HeaderStep]:
     """The places that tell the sidecar who the user is."""
-    return setters(chain, _user_header(context), route, claims=context.config.memory.identity.jwt_claim is not None)
-
-
-def _user_header(context: CheckContext) -> str:
-    return context.config.memory.identity.user_header
+    return setters(chain, context.user_header, route, claims=context.reads_claims)

@@ -14,14 +14,14 @@ from semrouter_memory.doctor.diagnose import run_checks
 from semrouter_memory.doctor.finding import Finding
 from semrouter_memory.errors import ConfigurationError
 from tests.deploy_files import FILES, Chain
-from tests.envoy_mutations import chain, codes, diagnose, filter_of, move, parsed
+from tests.envoy_mutations import chain, codes, diagnose, filter_of, move, text_of
 
 _EXT_PROC = "static_resources.listeners[0].filter_chains[0].filters[0].typed_config.http_filters[2].typed_config"
 
 
 def validated(envoy: Chain) -> list[Finding]:
     """What the real Envoy refuses."""
-    return envoy_file.validate(parsed(envoy), "envoy.yaml")
+    return envoy_file.validate(text_of(envoy), "envoy.yaml")
 
 
 def written(directory: Path, content: str | bytes) -> Path:
@@ -34,7 +34,7 @@ def written(directory: Path, content: str | bytes) -> Path:
     "path", ["envoy/two-filter.yaml", "envoy/single-filter.yaml", "envoy/jwt.yaml", "deploy/envoy.yaml"]
 )
 def test_every_shipped_bootstrap_is_accepted_by_envoy(path: str) -> None:
-    findings = envoy_file.validate(envoy_file.read(FILES.root / path), path)
+    findings = envoy_file.validate(envoy_file.read(FILES.root / path)[1], path)
     # The key set of envoy/jwt.yaml is a file on Envoy's machine.
     assert codes(findings) == ({("warning", "envoy-not-validated")} if "jwt" in path else set())
 
@@ -198,8 +198,8 @@ def test_a_file_that_is_not_there_and_a_directory_are_refused(tmp_path: Path) ->
     ],
 )
 def test_a_bootstrap_full_of_nonsense_is_still_looked_through(content: str, tmp_path: Path) -> None:
-    file = envoy_file.read(written(tmp_path, content))
-    assert isinstance(run_checks(context_of(file.bootstrap, Config(), config_given=True, secret=None)), list)
+    bootstrap, _ = envoy_file.read(written(tmp_path, content))
+    assert isinstance(run_checks(context_of(bootstrap, Config(), config_given=True, secret=None)), list)
 
 
 def test_values_that_envoy_takes_are_taken() -> None:
@@ -223,7 +223,7 @@ def test_a_typed_struct_that_holds_itself_is_refused(tmp_path: Path) -> None:
 
 
 def test_yaml_is_read_as_envoy_reads_it(tmp_path: Path) -> None:
-    file = envoy_file.read(
+    bootstrap, _ = envoy_file.read(
         written(
             tmp_path,
             "!ignore shared:\n- &name 2024-01-01\n- {no_field: of_any}\n"
@@ -231,12 +231,12 @@ def test_yaml_is_read_as_envoy_reads_it(tmp_path: Path) -> None:
             "  - &first {name: 1:30}\n  - {<<: *first, alt_stat_name: b}\n",
         )
     )
-    clusters = file.bootstrap.get("static_resources").items("clusters")
+    clusters = bootstrap.get("static_resources").items("clusters")
     assert [cluster.get("name").text for cluster in clusters] == ["2024-01-01", "1:30", ""]
-    assert "shared" not in file.bootstrap.fields
+    assert "shared" not in bootstrap.fields
 
 
 def test_json_is_read_as_yaml_is(tmp_path: Path) -> None:
-    file = envoy_file.read(written(tmp_path, json.dumps(chain().bootstrap)))
-    assert run_checks(context_of(file.bootstrap, Config(), config_given=True, secret=None)) == []
-    assert envoy_file.validate(file, "envoy.yaml") == []
+    bootstrap, text = envoy_file.read(written(tmp_path, json.dumps(chain().bootstrap)))
+    assert run_checks(context_of(bootstrap, Config(), config_given=True, secret=None)) == []
+    assert envoy_file.validate(text, "envoy.yaml") == []
