@@ -1,17 +1,39 @@
 """What everything that changes memories works with: the store, the turn log, state, locks, clock and observer as one value."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from semrouter_memory.ports import (
+    ClaimedTurns,
     Clock,
+    ConversationHistory,
+    DeletionLog,
     Embedder,
+    LogFiles,
     MemoryReader,
     MemoryWriter,
     Observer,
     OwnerLocks,
+    SessionControl,
+    SessionQueue,
     StateStore,
-    TurnLog,
+    TurnInbox,
+    TurnRecords,
 )
+
+
+class TurnLog(
+    TurnInbox,
+    SessionControl,
+    SessionQueue,
+    ClaimedTurns,
+    ConversationHistory,
+    DeletionLog,
+    LogFiles,
+    TurnRecords,
+    Protocol,
+):
+    """All of the log. What works with a part of it names that part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What the pipelines need from the outside world; adapters implement these, `app.py` connects them.
+"""What the pipelines need from the outside world; adapters implement these, `app/` connects them.
 
 Adapters raise the families of `errors.py` only; foreign exceptions end inside them.
 """
@@ -254,7 +254,10 @@ class OwnerIndexes(Protocol):
 
 
 class TurnInbox(Protocol):
-    """Where finished exchanges and announced ends of sessions are accepted. Raises `TurnLogError`."""
+    """Where finished exchanges are accepted, and dropped after their retention. Raises `TurnLogError`.
+
+    `append` is synchronous and quick (a local commit); everything else of the log may take a while.
+    """
 
     def append(self, turn: Turn, *, remember: bool) -> Appended:
         """Commit a turn, idempotently. The commit is what "accepted" means.
@@ -270,15 +273,16 @@ class TurnInbox(Protocol):
         """
         ...
 
-    async def end_session(self, scope: Scope, session: str) -> PendingSession | None:
-        """Announce a session's end.
+    async def sweep(self, *, finished_before: datetime) -> int:
+        """Drop turns that finished before that; returns how many. Tombstones stay."""
+        ...
 
-        Args:
-            session: what the client calls it (session header, conversation id), or the log's own id.
 
-        Returns:
-            The session, or None when the owner has none of that name.
-        """
+class Deletions(Protocol):
+    """What was deleted, as every read and write checks it. Raises `TurnLogError`."""
+
+    async def tombstones(self, scope: Scope) -> "Tombstones":
+        """What was deleted of this owner, by whatever replica, for checking reads and writes."""
         ...
 
 
@@ -316,8 +320,8 @@ class SessionQueue(Protocol):
         ...
 
 
-class ClaimedTurns(Protocol):
-    """The turns of a session while its claim is held. Raises `TurnLogError`."""
+class ClaimedTurns(Deletions, Protocol):
+    """The turns of a session while its claim is held, and what was deleted since. Raises `TurnLogError`."""
 
     async def session_turns(self, claim: Claim, *, limit: int) -> tuple[LoggedTurn, ...]:
         """The claimed session's last accepted turns that are still stored, oldest first, whatever their state."""
@@ -340,8 +344,8 @@ class ClaimedTurns(Protocol):
         ...
 
 
-class ConversationHistory(Protocol):
-    """Chains of the Responses API that clients continue by id. Raises `TurnLogError`."""
+class ConversationHistory(Deletions, Protocol):
+    """Chains of the Responses API that clients continue by id, and what was deleted of them. Raises `TurnLogError`."""
 
     async def history(self, scope: Scope, previous_response_id: str, *, limit: int) -> list[Message]:
         """The last messages of the chain that ends with that response, oldest first; empty when unknown."""
@@ -349,14 +353,6 @@ class ConversationHistory(Protocol):
 
     async def chain(self, scope: Scope, previous_response_id: str, *, limit: int) -> StoredChain:
         """The last turns of the chain that ends with that response, items included, incomplete turns too."""
-        ...
-
-
-class Deletions(Protocol):
-    """What was deleted, as every read and write checks it. Raises `TurnLogError`."""
-
-    async def tombstones(self, scope: Scope) -> "Tombstones":
-        """What was deleted of this owner, by whatever replica, for checking reads and writes."""
         ...
 
 
@@ -395,24 +391,25 @@ class DeletionLog(Deletions, Protocol):
         ...
 
 
-class Pauses(Protocol):
-    """What the user does not want remembered, as every replica heeds it. Raises `TurnLogError`."""
+class SessionControl(Protocol):
+    """What users say about their sessions, as every replica heeds it. Raises `TurnLogError`."""
+
+    async def end_session(self, scope: Scope, session: str) -> PendingSession | None:
+        """Announce a session's end.
+
+        Args:
+            session: what the client calls it (session header, conversation id), or the log's own id.
+
+        Returns:
+            The session, or None when the owner has none of that name.
+        """
+        ...
 
     async def set_paused(self, scope: Scope, *, paused: bool) -> None:
         """Pause or resume remembering for the user, in all projects. Again has no effect.
 
         No exchange of which a part was in the pause is stored, then or later; what was accepted before it is extracted.
         A deletion of everything does not end it. `Deletions.tombstones` says whether it is paused.
-        """
-        ...
-
-    async def pause_session(self, scope: Scope, session: str) -> None:
-        """Store nothing of this session from now on, and delete from the log what was said in it before.
-
-        For good. Memories that were made of it are left alone, and recall too.
-
-        Args:
-            session: as in `end_session`; it may have no turn yet. A session without a name: see `Turn.pauses_session`.
         """
         ...
 
@@ -428,10 +425,6 @@ class LogFiles(Protocol):
         """
         ...
 
-    async def sweep(self, *, finished_before: datetime) -> int:
-        """Drop turns that finished before that; returns how many. Tombstones stay."""
-        ...
-
     async def totals(self) -> TurnTotals: ...
 
     async def compact(self) -> None:
@@ -441,13 +434,6 @@ class LogFiles(Protocol):
     async def backup(self, directory: Path) -> None:
         """Write a consistent copy of the log's local files into an existing directory, under the same names."""
         ...
-
-
-class TurnLog(TurnInbox, SessionQueue, ClaimedTurns, ConversationHistory, DeletionLog, Pauses, LogFiles, Protocol):
-    """Accepted turns, durable, until they are extracted: all of the log, for those who connect its parts.
-
-    `append` is synchronous and quick (a local commit); the rest may take a while.
-    """
 
 
 class TurnRecords(Protocol):
@@ -569,7 +555,7 @@ class StateStore(SessionStates, UsageCounts, Protocol):
     async def compact(self) -> None: ...
 
     async def backup(self, directory: Path) -> None:
-        """Same as `TurnLog.backup`."""
+        """Same as `LogFiles.backup`."""
         ...
 
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from semrouter_memory.backends import Backends
+from semrouter_memory.backends import Backends, TurnLog
 from semrouter_memory.config import ExternalModel, MemoryConfig, RetainConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.errors import ConfigurationError
@@ -28,8 +28,6 @@ from semrouter_memory.ports import (
     Observer,
     OwnerLocks,
     StateStore,
-    TurnLog,
-    TurnRecords,
 )
 from semrouter_memory.recall.categories import categories_of
 from semrouter_memory.recall.deadline import OWNER_VERSION
@@ -55,10 +53,6 @@ class SystemClock:
         return datetime.now(UTC)
 
 
-class Log(TurnLog, TurnRecords, Protocol):
-    """A turn log with its operator's side."""
-
-
 class Store(MemoryReader, MemoryWriter, Protocol):
     """A store to read, to write and to copy."""
 
@@ -71,7 +65,7 @@ class Store(MemoryReader, MemoryWriter, Protocol):
 class Sessions:
     """What keeps turns, sessions' state, owners' locks and versions: all in one place, or replicas could not share it."""
 
-    turn_log: Log
+    turn_log: TurnLog
     state: StateStore
     locks: OwnerLocks
     versions: OwnerVersions
@@ -87,7 +81,6 @@ class Adapters(Backends):
     """
 
     store: Store
-    turn_log: Log
     owner_indexes: IndexCache | None
     collections: CollectionAdmin | None = None
     documents: SecondaryCollection | None = None

@@ -35,7 +35,7 @@ from semrouter_memory.language.names import capitalised
 from semrouter_memory.language.scripts import CJK, one_line
 from semrouter_memory.language.terms import terms
 from semrouter_memory.model import Candidate, ChatMessage, Claim, Json, LoggedTurn, Scope, joined
-from semrouter_memory.ports import ChatModel, Embedder, Observer, SessionStates, Tombstones, TurnLog
+from semrouter_memory.ports import ChatModel, ClaimedTurns, Embedder, Observer, SessionStates, Tombstones
 
 _MAX_COUNTED_CHARS = 20_000
 """Of one text; what is longer is counted by its beginning."""
@@ -63,7 +63,7 @@ class StateBuilder:
         self,
         *,
         store: SessionStates,
-        turn_log: TurnLog,
+        turn_log: ClaimedTurns,
         embedder: Embedder,
         chat_model: ChatModel | None,
         observer: Observer,

@@ -18,7 +18,7 @@ from semrouter_memory.config import CompressionConfig
 from semrouter_memory.errors import MemoryServiceError, UnavailableError
 from semrouter_memory.events import ExchangeFailed
 from semrouter_memory.model import Compression, CompressionReason, PastTurn, RecallRequest, Scope
-from semrouter_memory.ports import Embedder, Observer, SessionStates, Tombstones, TurnLog
+from semrouter_memory.ports import ConversationHistory, Embedder, Observer, SessionStates, Tombstones
 
 _MAX_CHAIN_TURNS = 5_000
 _MARK_TTL = timedelta(days=400)
@@ -48,7 +48,7 @@ class Compressor:
         self,
         *,
         store: SessionStates,
-        turn_log: TurnLog,
+        turn_log: ConversationHistory,
         embedder: Embedder,
         observer: Observer,
         config: CompressionConfig,

@@ -20,13 +20,13 @@ from semrouter_memory.manage.schemas import ApiAnswer
 from semrouter_memory.model import IMPORTED_AT, Memory, Scope
 from semrouter_memory.ports import (
     Clock,
+    DeletionLog,
     Embedder,
     MemoryReader,
     MemoryWriter,
     OwnerHold,
     OwnerLocks,
     Tombstones,
-    TurnLog,
 )
 from semrouter_memory.retain.passages import embedded
 
@@ -102,7 +102,7 @@ class Importer:
     reader: MemoryReader
     writer: MemoryWriter
     embedder: Embedder
-    turn_log: TurnLog
+    turn_log: DeletionLog
     locks: OwnerLocks
     clock: Clock
     written: Written

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 from semrouter_memory.config import ManagementConfig, RecallConfig
 from semrouter_memory.deletion.locking import locked_change
@@ -54,14 +54,15 @@ from semrouter_memory.model import (
 )
 from semrouter_memory.ports import (
     Clock,
+    DeletionLog,
     Embedder,
     MemoryReader,
     MemoryWriter,
     NewId,
     OwnerHold,
     OwnerLocks,
+    SessionControl,
     StateStore,
-    TurnLog,
 )
 from semrouter_memory.recall.strategy import MemorySource
 from semrouter_memory.recall.vector_search import HybridSearch, VectorSearch
@@ -85,6 +86,10 @@ def _every(_memory: Memory) -> bool:
     return True
 
 
+class OwnerLog(SessionControl, DeletionLog, Protocol):
+    """The log as users see theirs."""
+
+
 class MemoryService:
     """One user's view of the store.
 
@@ -106,7 +111,7 @@ class MemoryService:
         reader: MemoryReader,
         writer: MemoryWriter,
         embedder: Embedder,
-        turn_log: TurnLog,
+        turn_log: OwnerLog,
         locks: OwnerLocks,
         clock: Clock,
         new_id: NewId,

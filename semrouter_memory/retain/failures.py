@@ -8,7 +8,7 @@ so that it ends as a dead letter. Any other failure counts at once. Pauses grow,
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from cachetools import LRUCache
 
@@ -24,7 +24,17 @@ from semrouter_memory.errors import (
 )
 from semrouter_memory.events import ExtractionFinished, StoreFailed, WorkFailed
 from semrouter_memory.model import Candidate, Claim, LoggedTurn, SessionKey
-from semrouter_memory.ports import ChatModel, Clock, Embedder, MemoryReader, Observer, SessionStateBuilder, TurnLog
+from semrouter_memory.ports import (
+    ChatModel,
+    ClaimedTurns,
+    Clock,
+    Embedder,
+    MemoryReader,
+    Observer,
+    SessionQueue,
+    SessionStateBuilder,
+    TurnInbox,
+)
 from semrouter_memory.resilience import Backoff, Cooldown
 from semrouter_memory.retain import quotes
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter, Written
@@ -44,6 +54,10 @@ class _StoreFailures:
     refusals: int
 
 
+class TurnQueue(TurnInbox, SessionQueue, ClaimedTurns, Protocol):
+    """The log from the acceptance of turns to their end."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetainParts:
     """What the steps work with.
@@ -55,7 +69,7 @@ class RetainParts:
         states: receives every turn that was read; None when session states are not stored.
     """
 
-    turn_log: TurnLog
+    turn_log: TurnQueue
     reader: MemoryReader
     writer: ReconcilingWriter
     embedder: Embedder

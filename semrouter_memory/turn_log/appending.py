@@ -26,7 +26,7 @@ from semrouter_memory.turn_log.bounds import (
     storable_tools,
 )
 from semrouter_memory.turn_log.digests import Digests, new_session_id
-from semrouter_memory.turn_log.pausing import as_place, silent, without_words
+from semrouter_memory.turn_log.pausing import as_place, forget_words, silent
 from semrouter_memory.turn_log.rows import Content, SessionRow, TurnRow
 from semrouter_memory.turn_log.storage import Changes, View
 from semrouter_memory.turn_log.tombstones import silenced
@@ -229,9 +229,8 @@ def _silence(changes: Changes, turn: Turn, around: Surroundings, session: Sessio
     """Let the session not be remembered from this turn on, nor what was said in it before."""
     at = micros(turn.observed_at)
     merged = around.partial.row.sequence if around.partial else 0
-    erased = without_words(session, (row for row in around.of_session if row.sequence != merged), at)
-    changes.contents_erased, changes.updated, changes.counts = erased.contents_erased, erased.updated, erased.counts
-    changes.tombstone = silenced(around.digests.owner(turn.scope), at, [session.id])
+    forget_words(changes, (row for row in around.of_session if row.sequence != merged), at)
+    changes.tombstone = silenced(around.digests.owner(turn.scope), at, session.id)
     return silent(session)
 
 

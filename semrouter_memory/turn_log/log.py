@@ -1,4 +1,4 @@
-"""The turn log: the ports' methods, over whatever storage (implements `TurnLog` and `TurnRecords` with its subclasses)."""
+"""The turn log: the ports' methods, over whatever storage (implements them with its subclasses)."""
 
 import asyncio
 import uuid
@@ -260,11 +260,6 @@ class StoredTurnLog(Storage):
         change = await self.change("pause", scope, lambda rows: pausing.set_paused(rows, scope, at, is_paused=paused))
         if change:
             self._times.pass_deletion(max(change.put.values()))
-
-    async def pause_session(self, scope: Scope, session: str) -> None:
-        name, at = bounded_name(session), self._times.now()
-        await self.change("pause", scope, lambda rows: pausing.pause_session(rows, scope, name, at))
-        await self.erase()
 
     async def erase_answers(self, scope: Scope, *, since: datetime) -> None:
         await removal.erase_answers(self, scope, micros(since))

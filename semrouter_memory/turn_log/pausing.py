@@ -1,4 +1,4 @@
-"""What is not remembered though it is said: while the user has paused remembering, and in a session they named. Pure.
+"""What is not remembered though it is said: while the user has paused remembering, and in a session of which they asked it. Pure.
 
 Strategy. Both are fields among the owner's tombstones, so every replica heeds them in the transaction that appends a turn.
 
@@ -15,8 +15,8 @@ from datetime import datetime
 from semrouter_memory.databases import micros
 from semrouter_memory.model import Scope, TurnState
 from semrouter_memory.turn_log.rows import SessionRow, TurnRow
-from semrouter_memory.turn_log.storage import Changes, Rows, View
-from semrouter_memory.turn_log.tombstones import TombstoneChange, paused, resumed, silenced
+from semrouter_memory.turn_log.storage import Changes, Rows
+from semrouter_memory.turn_log.tombstones import TombstoneChange, paused, resumed
 
 
 async def set_paused(
@@ -29,28 +29,13 @@ async def set_paused(
     return (Changes(latest=time, tombstone=change) if change else Changes()), change
 
 
-async def pause_session(rows: Rows, scope: Scope, name: str, at: datetime) -> tuple[Changes, None]:
-    """Let the session of that name not be remembered, nor what was said in it before; there need not be one yet."""
-    view = await View.of(rows, scope)
-    session = await view.named(scope, name)
-    owner, time = rows.digests.owner(scope), micros(at)
-    if session is None:
-        return Changes(tombstone=silenced(owner, time, rows.digests.session_ids(scope, name))), None
-    changes = without_words(session, await rows.after(session.id, 0), time)
-    changes.tombstone = silenced(owner, time, [session.id])
-    return changes, None
-
-
-def without_words(session: SessionRow, turns: Iterable[TurnRow], at: int) -> Changes:
-    """Erase what was said in a session; what waits is deleted, but its place in the session stays."""
-    rows = list(turns)
-    changes = Changes(contents_erased=rows, sessions=[silent(session)])
-    still_open = [row for row in rows if row.open]
-    changes.updated = [replace(as_place(row), state=TurnState.EMPTY, kept_since=at) for row in still_open]
-    waiting = sum(row.state is TurnState.WAITING for row in still_open)
-    dead = len(still_open) - waiting
-    changes.counts.update(deleted=waiting + dead, waiting=-waiting, dead_lettered=-dead)
-    return changes
+def forget_words(changes: Changes, turns: Iterable[TurnRow], at: int) -> None:
+    """Erase what was said in these turns of a session; what waits is deleted, but its place in the session stays."""
+    for row in turns:
+        changes.contents_erased.append(row)
+        if row.open:
+            changes.updated.append(replace(as_place(row), state=TurnState.EMPTY, kept_since=at))
+            changes.counts.update({"deleted": 1, "waiting" if row.state is TurnState.WAITING else "dead_lettered": -1})
 
 
 def silent(session: SessionRow) -> SessionRow:

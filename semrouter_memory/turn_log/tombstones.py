@@ -11,7 +11,7 @@ A deletion is one or two named fields, each with its time; a pause is one (see `
     s:<session>              that session is not remembered
 """
 
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeAlias
@@ -159,9 +159,9 @@ def resumed(owner: str, at: int, known: OwnerTombstones) -> TombstoneChange | No
     return TombstoneChange(owner, put, tuple(drop))
 
 
-def silenced(owner: str, at: int, session_ids: Iterable[str]) -> TombstoneChange:
-    """Let these sessions not be remembered."""
-    return TombstoneChange(owner, {_session_field(each): at for each in session_ids})
+def silenced(owner: str, at: int, session_id: str) -> TombstoneChange:
+    """Let the session not be remembered."""
+    return TombstoneChange(owner, {_session_field(session_id): at})
 
 
 def _pause_field(start: int) -> bytes:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -86,10 +87,11 @@ class TestPauses:
             shared.clock.step(1)
             two.log.append(a_turn("after", session="s", at=shared.clock.now()), remember=False)
             assert [each.outcome for each in await two.log.forward()] == ["forgotten", "accepted"]
-            await one.log.pause_session(ALICE, "s")
+            asked = replace(a_turn("not this", session="s"), pauses_session=True)
+            assert (await append(one.log, asked)).outcome is AppendOutcome.FORGOTTEN
             assert (await append(two.log, a_turn("more", session="s"))).outcome is AppendOutcome.FORGOTTEN
             assert await one.log.pending() == []
-            assert await two.log.totals() == TurnTotals(accepted=4, deleted=4)
+            assert await two.log.totals() == TurnTotals(accepted=5, deleted=5)
 
 
 class TestLooking:

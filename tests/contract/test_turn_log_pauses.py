@@ -1,7 +1,7 @@
 """What the user does not want remembered: the contract of the turn log, over SQLite and Redis."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ from tests.contract.test_turn_log import assert_balanced, files_with
 from tests.contract.turn_logs import (
     ALICE,
     BOB,
+    START,
     SteppedClock,
     WholeTurnLog,
     a_turn,
@@ -113,18 +114,16 @@ def not_to_be_remembered(turn: Turn) -> Turn:
     return replace(turn, pauses_session=True)
 
 
+async def silence(log: WholeTurnLog, session: str, text: str = "do not remember this", at: datetime = START) -> None:
+    asked = not_to_be_remembered(a_turn(text, session=session, at=at))
+    assert await outcome(log, asked) is AppendOutcome.FORGOTTEN
+
+
 class TestSession:
-    @pytest.mark.parametrize("by_request", [False, True], ids=["by its name", "by a turn"])
-    async def test_what_waits_and_what_follows_is_not_stored(
-        self, turn_log: WholeTurnLog, tmp_path: Path, by_request: bool
-    ) -> None:
+    async def test_what_waits_and_what_follows_is_not_stored(self, turn_log: WholeTurnLog, tmp_path: Path) -> None:
         session = await accept(turn_log, a_turn("an earlier confession", session="s"))
         other = await accept(turn_log, a_turn("elsewhere", session="other"))
-        if by_request:
-            end = not_to_be_remembered(a_turn("do not remember this confession", session="s"))
-            assert await outcome(turn_log, end) is AppendOutcome.FORGOTTEN
-        else:
-            await turn_log.pause_session(ALICE, "s")
+        await silence(turn_log, "s", "do not remember this confession")
         assert await outcome(turn_log, a_turn("a later confession", session="s")) is AppendOutcome.FORGOTTEN
         assert [each.session_id for each in await turn_log.pending()] == [other]
         assert await turn_log.claim(ALICE, session, lease=SECOND, context=5) is None
@@ -140,18 +139,19 @@ class TestSession:
         session = await accept(turn_log, a_turn("a confession", session="s"))
         claim = await claimed(turn_log, session)
         await turn_log.finish(claim, {claim.turns[0].id: True})
-        await turn_log.pause_session(ALICE, session)
-        (turn,) = await turn_log.list_turns(scope=ALICE, states=None, limit=10)
-        assert (turn.user_text, turn.assistant_text, turn.state) == ("", "", TurnState.EXTRACTED)
+        await silence(turn_log, "s")
+        turns = await turn_log.list_turns(scope=ALICE, states=None, limit=10)
+        assert [(turn.user_text, turn.assistant_text) for turn in turns] == [("", ""), ("", "")]
+        assert [turn.state for turn in turns] == [TurnState.EMPTY, TurnState.EXTRACTED]
         await assert_balanced(turn_log)
 
     async def test_a_claim_on_it_can_store_nothing(self, turn_log: WholeTurnLog) -> None:
         claim = await claimed(turn_log, await accept(turn_log, a_turn("a confession", session="s")))
-        await turn_log.pause_session(ALICE, "s")
+        await silence(turn_log, "s")
         assert await turn_log.surviving(claim) == frozenset()
 
-    async def test_before_it_begins(self, turn_log: WholeTurnLog) -> None:
-        await turn_log.pause_session(ALICE, "s")
+    async def test_from_its_first_turn_on(self, turn_log: WholeTurnLog) -> None:
+        await silence(turn_log, "s")
         assert await outcome(turn_log, a_turn("a confession", session="s")) is AppendOutcome.FORGOTTEN
         await accept(turn_log, a_turn("of another project", scope=ALICE.in_project("work"), session="s"))
         await accept(turn_log, a_turn("of another user", scope=BOB, session="s"))
@@ -185,7 +185,7 @@ class TestSession:
         await pause(turn_log, clock, paused=False)
         after = a_turn("after", history="h2", at=clock.now())
         assert await outcome(turn_log, after) is AppendOutcome.FORGOTTEN
-        await turn_log.pause_session(ALICE, "s")
+        await silence(turn_log, "s", at=clock.now())
         await turn_log.tombstone(Tombstone(scope=ALICE, at=clock.now()))
         clock.step(1)
         assert await outcome(turn_log, a_turn("again", session="s", at=clock.now())) is AppendOutcome.FORGOTTEN

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from typing import TypeAlias
 
+from semrouter_memory.backends import TurnLog
 from semrouter_memory.model import Appended, AppendOutcome, Claim, Scope, SessionHints, ToolUse, Turn
-from semrouter_memory.ports import TurnLog, TurnRecords
 from semrouter_memory.turn_log.redis.log import RedisTurnLog
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -13,9 +13,8 @@ ALICE = Scope("alice")
 BOB = Scope("bob")
 LEASE = timedelta(seconds=60)
 
-
-class WholeTurnLog(TurnLog, TurnRecords, Protocol):
-    """What the suites run over: everything that an adapter offers."""
+WholeTurnLog: TypeAlias = TurnLog
+"""What the suites run over: everything that an adapter offers."""
 
 
 @dataclass

@@ -88,6 +88,7 @@ class TurnLogMachine(RuleBasedStateMachine):
         complete=st.booleans(),
         remember=st.booleans(),
         ends=st.booleans(),
+        pauses=st.integers(0, 9).map(lambda number: not number),
     )
     def append(
         self,
@@ -104,6 +105,7 @@ class TurnLogMachine(RuleBasedStateMachine):
         complete: bool,
         remember: bool,
         ends: bool,
+        pauses: bool,
     ) -> None:
         turn = Turn(
             scope=scope,
@@ -119,8 +121,11 @@ class TurnLogMachine(RuleBasedStateMachine):
             transcript_hashes=(transcript,) if transcript else (),
             complete=complete,
             ends_session=ends,
+            pauses_session=pauses,
         )
         appended = self.log.append(turn, remember=remember)
+        if pauses:
+            self.note_silenced(scope)
         if appended.session_id in self.silenced:
             assert appended.outcome is AppendOutcome.DUPLICATE
         elif appended.outcome is AppendOutcome.ACCEPTED:
@@ -200,18 +205,15 @@ class TurnLogMachine(RuleBasedStateMachine):
         if self.tokens.get(claim.session_id) == claim.token:
             del self.tokens[claim.session_id]
 
-    @rule(data=st.data())
-    def pause_session(self, data: st.DataObject) -> None:
-        if not self.sessions:
-            return
-        session = data.draw(st.sampled_from(sorted(set(self.sessions.values()))))
-        turns = [turn_id for turn_id, own in self.sessions.items() if own == session]
-        self.run(self.log.pause_session(self.scopes[turns[0]], session))
-        # Where all its turns are gone, there is nothing left to be known by the log's own id.
-        self.silenced.add(session)
-        self.tokens.pop(session, None)
-        for turn_id in turns:
-            self.delete(turn_id)
+    def note_silenced(self, scope: Scope) -> None:
+        """What was said before in the session that the last turn asked not to remember is deleted."""
+        deleted = self.run(self.log.tombstones(scope))
+        for session in sorted(set(self.sessions.values()) - self.silenced):
+            if deleted.silences(session):
+                self.silenced.add(session)
+                self.tokens.pop(session, None)
+                for turn_id in [turn_id for turn_id, own in self.sessions.items() if own == session]:
+                    self.delete(turn_id)
 
     @rule(scope=st.sampled_from(SCOPES), reach=st.sampled_from([Reach.ALL, Reach.EXACT]))
     def bury_scope(self, scope: Scope, reach: Reach) -> None:

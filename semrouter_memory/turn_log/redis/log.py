@@ -1,4 +1,4 @@
-"""The turn log that several replicas share (implements the `TurnLog` and `TurnRecords` ports).
+"""The turn log that several replicas share.
 
 A turn is accepted when the local spool has committed it; it is forwarded to Redis in the background, and its session and
 whether it is a repetition are found out there. Everything runs on the event loop that the connection belongs to.
@@ -206,12 +206,6 @@ class RedisTurnLog(StoredTurnLog):
         async with self._using("end_session"):
             await self.forward()
         return await super().end_session(scope, session)
-
-    async def pause_session(self, scope: Scope, session: str) -> None:
-        # What is spooled may belong to it.
-        async with self._using("pause"):
-            await self.forward()
-        await super().pause_session(scope, session)
 
     async def _commit(self, deletion: Tombstone) -> Tombstone:
         stored = await super()._commit(deletion)

@@ -1,4 +1,4 @@
-"""The turn log in a local SQLite file (implements the `TurnLog` and `TurnRecords` ports)."""
+"""The turn log in a local SQLite file."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial

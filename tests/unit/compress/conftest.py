@@ -72,7 +72,7 @@ class World:
         for key in keys:
             self.values.pop((scope.owner_id, scope.project_id, key), None)
 
-    # TurnLog
+    # the turn log
     async def chain(self, scope: Scope, previous_response_id: str, *, limit: int) -> StoredChain:
         return self.chains.get(previous_response_id, StoredChain())
 

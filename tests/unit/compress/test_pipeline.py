@@ -26,7 +26,7 @@ from semrouter_memory.model import (
     StoredChain,
     TurnState,
 )
-from semrouter_memory.ports import Embedder, StateStore, TurnLog
+from semrouter_memory.ports import ClaimedTurns, ConversationHistory, Embedder, StateStore
 from tests.unit.compress.conftest import ALICE, MakeTurns, Said, World, claim_of, small_talk, transcript_of
 
 CONFIG = CompressionConfig(enabled=True, min_turns=6, raw_turns=2)
@@ -36,7 +36,7 @@ FACT = "User's budget is $300"
 def _compressor(world: World) -> Compressor:
     return Compressor(
         store=cast("StateStore", world),
-        turn_log=cast("TurnLog", world),
+        turn_log=cast("ConversationHistory", world),
         embedder=cast("Embedder", world),
         observer=world,
         config=CONFIG,
@@ -46,7 +46,7 @@ def _compressor(world: World) -> Compressor:
 async def _built(world: World, turns: Sequence[LoggedTurn]) -> None:
     builder = StateBuilder(
         store=cast("StateStore", world),
-        turn_log=cast("TurnLog", world),
+        turn_log=cast("ClaimedTurns", world),
         embedder=cast("Embedder", world),
         chat_model=None,
         observer=world,

@@ -33,7 +33,7 @@ from semrouter_memory.model import (
     Vector,
     parse_filter,
 )
-from semrouter_memory.ports import ContextCompressor, MemoryReader, TurnLog
+from semrouter_memory.ports import ContextCompressor, ConversationHistory, MemoryReader
 from semrouter_memory.recall.conversation import StoredHistory
 from semrouter_memory.recall.recaller import Recaller
 from semrouter_memory.recall.rewrite import Mode, QueryRewriter, RewritingSearch
@@ -145,7 +145,7 @@ class World:
         strategy: Strategy = SemanticSearch(source=source, embedder=self, config=settings)
         if mode:
             strategy = RewritingSearch(strategy, QueryRewriter(self, mode))
-        turn_log = cast("TurnLog", self)
+        turn_log = cast("ConversationHistory", self)
         return RequestPhase(
             recaller=Recaller(
                 strategy=strategy, embedder=self, turn_log=turn_log, observer=self, clock=clock, config=settings
