@@ -9,7 +9,8 @@ import re
 import sys
 import zlib
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from functools import partial
+from typing import NamedTuple, Protocol
 
 import brotli
 
@@ -99,107 +100,82 @@ class _Budget:
         return output
 
 
-class _Compressed:
-    """One zlib stream of a known format, or one zstd frame.
-
-    Args:
-        decompressor: of either library.
-    """
-
-    def __init__(self, decompressor: "zlib._Decompress | zstd.ZstdDecompressor", budget: _Budget) -> None:
-        self._decompressor = decompressor
-        self._budget = budget
+class _Decompressor(Protocol):
+    """One stream, as zlib and zstd have it."""
 
     @property
-    def ended(self) -> bool:
-        return self._decompressor.eof
+    def eof(self) -> bool: ...
 
     @property
-    def rest(self) -> bytes:
-        """What came after the stream's end."""
-        return self._decompressor.unused_data
+    def unused_data(self) -> bytes: ...
 
-    def decode(self, data: bytes) -> bytes:
-        if self.ended:
-            return b""
-        try:
-            # One byte more than allowed tells that there is more; 0 would mean no limit.
-            return self._budget.spend(self._decompressor.decompress(data, self._budget.left + 1))
-        except (zlib.error, zstd.ZstdError):
-            raise BodyError("the body's compressed data is damaged") from None
+    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
 
 
-class _Members:
-    """Gzip members or zstd frames, one after the other.
+class _Format(NamedTuple):
+    """A format of one stream, or of several in a row.
 
-    Args:
-        magic: matches the bytes that a member begins with.
-        magic_bytes: how many these are.
+    Attributes:
+        head_bytes: how many of a stream's first bytes `start` and `follows` need.
+        start: begins the stream with that head.
+        follows: whether those bytes begin another stream, behind the end of one.
     """
 
-    def __init__(
-        self, budget: _Budget, make: Callable[[], _Compressed], magic: re.Pattern[bytes], magic_bytes: int
-    ) -> None:
+    head_bytes: int
+    start: Callable[[bytes], _Decompressor]
+    follows: Callable[[bytes], object]
+
+
+class _Streams:
+    """Decodes one stream after the other; what begins none ends the body."""
+
+    def __init__(self, form: _Format, budget: _Budget) -> None:
+        self._format = form
         self._budget = budget
-        self._make = make
-        self._magic = magic
-        self._magic_bytes = magic_bytes
-        self._member: _Compressed | None = make()
-        self._between = b""
+        self._stream: _Decompressor | None = None
+        self._is_first = True
+        self._head: bytes | None = b""
+        """What there is of the next stream; None at the end of the body."""
 
     def decode(self, data: bytes) -> bytes:
         self._budget.begin_piece()
         output = b""
-        while data and self._member is not None:
-            if self._member.ended:
-                data = self._next_member(data)
-                continue
-            output += self._member.decode(data)
-            data = self._member.rest
+        try:
+            while data and (stream := self._stream or self._next(data)) is not None:
+                data, self._head = (self._head or b"") + data, b""
+                # One byte more than allowed tells that there is more; 0 would mean no limit.
+                output += self._budget.spend(stream.decompress(data, self._budget.left + 1))
+                self._stream, data = (None, stream.unused_data) if stream.eof else (stream, b"")
+        except (zlib.error, zstd.ZstdError):
+            raise BodyError("the body's compressed data is damaged") from None
         return output
 
-    def _next_member(self, data: bytes) -> bytes:
-        """Start the member that this data begins; anything else than a member ends the body."""
-        data = self._between + data
-        if len(data) < self._magic_bytes:
-            self._between = data
-            return b""
-        self._between = b""
-        self._member = self._make() if self._magic.match(data) else None
-        return data
-
-
-def _gzip(budget: _Budget) -> Decoder:
-    return _Members(budget, lambda: _Compressed(zlib.decompressobj(_GZIP), budget), _GZIP_MAGIC, 2)
-
-
-def _zstd(budget: _Budget) -> Decoder:
-    return _Members(budget, lambda: _Compressed(zstd.ZstdDecompressor(options=_ZSTD_OPTIONS), budget), _ZSTD_MAGIC, 4)
-
-
-class _Deflate:
-    """The `deflate` coding: zlib's format by the standard, raw deflate by what some servers send."""
-
-    def __init__(self, budget: _Budget) -> None:
-        self._budget = budget
-        self._head = b""
-        self._stream: _Compressed | None = None
-
-    def decode(self, data: bytes) -> bytes:
-        self._budget.begin_piece()
-        if self._stream is None:
-            self._head += data
-            if len(self._head) < _ZLIB_HEADER_BYTES:
-                return b""
-            window_bits = _ZLIB if _is_zlib(self._head) else _RAW_DEFLATE
-            self._stream = _Compressed(zlib.decompressobj(window_bits), self._budget)
-            data, self._head = self._head, b""
-        return self._stream.decode(data)
+    def _next(self, data: bytes) -> _Decompressor | None:
+        """The stream that begins here; None: it has not begun, or none does."""
+        if self._head is None:
+            return None
+        head = self._head + data
+        if len(head) < self._format.head_bytes:
+            self._head = head
+            return None
+        if not self._is_first and not self._format.follows(head):
+            self._head = None
+            return None
+        self._is_first = False
+        return self._format.start(head)
 
 
 def _is_zlib(head: bytes) -> bool:
     """Compression method 8 and a header divisible by 31 (RFC 1950, 2.2)."""
     return head[0] & 0x0F == zlib.DEFLATED and int.from_bytes(head[:_ZLIB_HEADER_BYTES], "big") % 31 == 0
+
+
+_GZIP_MEMBERS = _Format(2, lambda _: zlib.decompressobj(_GZIP), _GZIP_MAGIC.match)
+# zlib's format by the standard, raw deflate by what some servers send.
+_DEFLATE_STREAM = _Format(
+    _ZLIB_HEADER_BYTES, lambda head: zlib.decompressobj(_ZLIB if _is_zlib(head) else _RAW_DEFLATE), lambda _: False
+)
+_ZSTD_FRAMES = _Format(4, lambda _: zstd.ZstdDecompressor(options=_ZSTD_OPTIONS), _ZSTD_MAGIC.match)
 
 
 class _Brotli:
@@ -221,11 +197,11 @@ class _Brotli:
 
 
 _DECODERS: dict[str, Callable[[_Budget], Decoder]] = {
-    "gzip": _gzip,
-    "x-gzip": _gzip,
-    "deflate": _Deflate,
+    "gzip": partial(_Streams, _GZIP_MEMBERS),
+    "x-gzip": partial(_Streams, _GZIP_MEMBERS),
+    "deflate": partial(_Streams, _DEFLATE_STREAM),
     "br": _Brotli,
-    "zstd": _zstd,
+    "zstd": partial(_Streams, _ZSTD_FRAMES),
 }
 
 _ENCODERS: dict[str, Callable[[bytes], bytes]] = {
