@@ -9,6 +9,7 @@ from pathlib import Path
 
 from redis import Redis
 
+from semrouter_memory.config import RetainConfig
 from semrouter_memory.databases.redis_connection import RedisConnection
 from semrouter_memory.model import Scope
 from semrouter_memory.turn_log.redis.log import RedisTurnLog
@@ -53,7 +54,7 @@ class Installation:
             clock=clock or self.clock,
             forwarded=lambda scope, session_id: arrived.append((scope, session_id)),
             on_error=errors.append,
-            max_turn_chars=1000,
+            config=RetainConfig(max_turn_chars=1000),
         )
         if started:
             await log.start()

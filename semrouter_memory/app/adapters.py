@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -164,12 +164,7 @@ def _make_directory(directory: Path) -> None:
 
 async def _in_files(memory: MemoryConfig, clock: Clock, on_exit: AsyncExitStack) -> Sessions:
     directory = memory.directory
-    turn_log = SqliteTurnLog(
-        directory / "turns.db",
-        clock=clock,
-        max_turn_chars=memory.retain.max_turn_chars,
-        longest_back_off=timedelta(seconds=memory.retain.retry_max_seconds),
-    )
+    turn_log = SqliteTurnLog(directory / "turns.db", clock=clock, config=memory.retain)
     on_exit.callback(turn_log.close)
     await turn_log.start()
     state = SqliteStateStore(directory / "state.db", clock=clock)
@@ -201,10 +196,7 @@ async def _in_redis(
         clock=clock,
         forwarded=arrived,
         on_error=lambda error: observer.observe(WorkFailed(error)),
-        # Longer than the sweep keeps turns; texts that are not swept expire.
-        keep=timedelta(days=2 * memory.retain.turn_retention_days),
-        max_turn_chars=memory.retain.max_turn_chars,
-        longest_back_off=timedelta(seconds=memory.retain.retry_max_seconds),
+        config=memory.retain,
     )
     on_exit.push_async_callback(turn_log.stop)
     await turn_log.start()

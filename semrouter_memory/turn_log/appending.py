@@ -10,6 +10,10 @@ the same answer). A continuation then goes to one that is not continued yet, the
 A turn is incomplete when its answer was only tool calls and the server keeps the conversation. The next step of the tool
 loop takes its texts and tools over, so a loop is stored as one row, and a retried step still finds the user's text. The
 last step, with the answer, is the turn that is accepted; it is never a repetition.
+
+A pause forbids every exchange that any part of it touches, also when its turn arrives long after: what was said in a
+pause cannot be told apart in an exchange that began before it. A session of which the user asked not to remember it keeps its
+turns without a word, so that what continues it is found to belong to it.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +30,6 @@ from semrouter_memory.turn_log.bounds import (
     storable_tools,
 )
 from semrouter_memory.turn_log.digests import Digests, new_session_id
-from semrouter_memory.turn_log.pausing import as_place, forget_words, silent
 from semrouter_memory.turn_log.rows import Content, SessionRow, TurnRow
 from semrouter_memory.turn_log.storage import Changes, View
 from semrouter_memory.turn_log.tombstones import silenced
@@ -226,21 +229,40 @@ def decide_append(
 
 
 def _silence(changes: Changes, turn: Turn, around: Surroundings, session: SessionRow) -> SessionRow:
-    """Let the session not be remembered from this turn on, nor what was said in it before."""
+    """Let the session not be remembered from this turn on, and erase what was said in it before.
+
+    What waits is deleted, but its place in the session stays.
+    """
     at = micros(turn.observed_at)
-    merged = around.partial.row.sequence if around.partial else 0
-    forget_words(changes, (row for row in around.of_session if row.sequence != merged), at)
     changes.tombstone = silenced(around.digests.owner(turn.scope), at, session.id)
-    return silent(session)
+    for row in around.of_session:
+        if around.partial is None or row.sequence != around.partial.row.sequence:
+            changes.contents_erased.append(row)
+            if row.open:
+                before = "waiting" if row.state is TurnState.WAITING else "dead_lettered"
+                changes.counts.update({"deleted": 1, before: -1})
+                changes.updated.append(replace(_as_place(row), state=TurnState.EMPTY, kept_since=at))
+    return _silent(session)
+
+
+def _silent(session: SessionRow) -> SessionRow:
+    """The session with nothing to do, and without a claim on it."""
+    rest = session.recounted(()).released(not_before=None)
+    return replace(rest, dead=0, summarised=session.newest, unsummarised=0, end_at=0)
+
+
+def _as_place(row: TurnRow) -> TurnRow:
+    """The row of a turn of which only its place in the conversation is known."""
+    return replace(row, remember=False, rules_done=True, rules_found=False, error="", transcript_hashes=())
 
 
 def _placed(changes: Changes, turn: Turn, session: SessionRow, row: TurnRow) -> tuple[Changes, Appended]:
     """Store the turn without a word, so that what continues it is found to belong to its session."""
-    row = as_place(row)
+    row = _as_place(row)
     if turn.complete:
         row = replace(row, state=TurnState.EMPTY, kept_since=row.observed_at)
     changes.added.append((row, Content(user_texts=())))
-    changes.sessions.append(silent(session.with_turn(row)))
+    changes.sessions.append(_silent(session.with_turn(row)))
     return changes, Appended(AppendOutcome.FORGOTTEN)
 
 

@@ -24,8 +24,6 @@ from semrouter_memory.turn_log.storage import Changes, Rows, View, waiting_turns
 
 USUAL_LEASE = timedelta(minutes=10)
 """How long leases are taken to be before the first claim says it."""
-LONGEST_BACK_OFF = timedelta(days=1)
-"""Upper bound on back-offs where none is configured."""
 CLAIMED_TURNS = 100
 """So many waiting turns a claim holds at most, and so many that the rules have not read."""
 _SKEW = 2

@@ -8,8 +8,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any
 
+from semrouter_memory.config import RetainConfig
 from semrouter_memory.databases import micros, moment
 from semrouter_memory.databases.sqlite_database import Database
 from semrouter_memory.errors import MemoryServiceError
@@ -27,8 +28,8 @@ from semrouter_memory.model import (
     TurnState,
     TurnTotals,
 )
-from semrouter_memory.ports import Clock, NewId
-from semrouter_memory.turn_log import claims, pausing, removal
+from semrouter_memory.ports import Clock
+from semrouter_memory.turn_log import claims, removal
 from semrouter_memory.turn_log.appending import decide_append, look_around
 from semrouter_memory.turn_log.bounds import MAX_SESSION_ID_CHARS, BoundedTurn, bounded, bounded_name, storable
 from semrouter_memory.turn_log.hybrid_clock import HybridClock
@@ -37,33 +38,22 @@ from semrouter_memory.turn_log.sqlite.schema import TURN_LOG_FILE
 from semrouter_memory.turn_log.storage import Changes, Rows, Storage, View, with_contents
 from semrouter_memory.turn_log.tombstones import OwnerTombstones
 
-_MAX_TURN_CHARS = 64_000
-
-
-class LogSettings(TypedDict, total=False):
-    """Of every storage.
-
-    Attributes:
-        new_id: draws what new session ids and claim tokens are made of: ASCII, never the same twice.
-        max_turn_chars: bound on a turn's user texts together (the first ones are dropped), and on its answer.
-        longest_back_off: how far after now `fail` is told to retry at most; what lies much further ahead counts as past.
-    """
-
-    new_id: NewId
-    max_turn_chars: int
-    longest_back_off: timedelta
-
 
 class StoredTurnLog(Storage):
-    """What every storage has in common."""
+    """What every storage has in common.
 
-    def __init__(self, path: Path, *, clock: Clock, **settings: Unpack[LogSettings]) -> None:
+    Args:
+        config: bounds a turn's user texts together (the first ones are dropped), its answer, and how far ahead a back-off
+            may end: one that ends much later counts as over. None: the defaults.
+    """
+
+    def __init__(self, path: Path, *, clock: Clock, config: RetainConfig | None = None) -> None:
+        config = config or RetainConfig()
         self._database = Database(path, TURN_LOG_FILE)
         self._clock = clock
         self._times = HybridClock(clock)
-        self._new_id = settings.get("new_id", lambda: uuid.uuid4().hex)
-        self._max_turn_chars = settings.get("max_turn_chars", _MAX_TURN_CHARS)
-        self._longest_back_off = settings.get("longest_back_off", claims.LONGEST_BACK_OFF)
+        self._max_turn_chars = config.max_turn_chars
+        self._longest_back_off = timedelta(seconds=config.retry_max_seconds)
         self._lease = claims.USUAL_LEASE
         self._tasks = set[asyncio.Task[None]]()
 
@@ -124,7 +114,7 @@ class StoredTurnLog(Storage):
     async def _appended(self, rows: Rows, bound: BoundedTurn) -> tuple[Changes, Appended]:
         """Decides what becomes of a turn."""
         around = await look_around(await View.of(rows, bound.turn.scope), bound)
-        return decide_append(bound, around, new_id=self._new_id, max_turn_chars=self._max_turn_chars)
+        return decide_append(bound, around, new_id=new_id, max_turn_chars=self._max_turn_chars)
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
@@ -176,7 +166,7 @@ class StoredTurnLog(Storage):
             raise
 
     async def _claim(self, scope: Scope, session_id: str, lease: timedelta, context: int) -> Claim | None:
-        name, token, now = storable(session_id, MAX_SESSION_ID_CHARS), self._new_id(), self._clock.now()
+        name, token, now = storable(session_id, MAX_SESSION_ID_CHARS), new_id(), self._clock.now()
         taken = await self.change(
             "claim", scope, lambda rows: claims.take(rows, scope, name, token=token, now=now, lease=lease)
         )
@@ -257,7 +247,7 @@ class StoredTurnLog(Storage):
 
     async def set_paused(self, scope: Scope, *, paused: bool) -> None:
         at = self._times.now()
-        change = await self.change("pause", scope, lambda rows: pausing.set_paused(rows, scope, at, is_paused=paused))
+        change = await self.change("pause", scope, lambda rows: removal.set_paused(rows, scope, at, is_paused=paused))
         if change:
             self._times.pass_deletion(max(change.put.values()))
 
@@ -279,6 +269,11 @@ class StoredTurnLog(Storage):
         if removed:
             await self.erase()
         return removed
+
+
+def new_id() -> str:
+    """For session ids and claim tokens: never the same twice."""
+    return uuid.uuid4().hex
 
 
 def _by_sequence(claim: Claim, outcomes: Mapping[str, bool]) -> dict[int, bool]:

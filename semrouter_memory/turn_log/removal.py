@@ -1,4 +1,4 @@
-"""How turns leave the log: with a deletion, at the end of their retention, or dropped by an operator. Pure.
+"""How turns leave the log: with a deletion, at the end of their retention, or dropped by an operator; and pauses. Pure.
 
 Strategy. A turn is removed with its lookup keys and indexes, and a session with its last turn. Totals change in the same
 transaction: a waiting or dead-lettered turn becomes a deleted one, a finished turn stays counted as what it was.
@@ -10,12 +10,13 @@ complete is noted, and it is completed at the next start or sweep.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 
 from semrouter_memory.databases import micros, moment
 from semrouter_memory.model import Scope, Tombstone, TurnState
 from semrouter_memory.turn_log.rows import SessionRow, TurnRow
 from semrouter_memory.turn_log.storage import BATCH, Changes, Rows, Storage, waiting_turns
-from semrouter_memory.turn_log.tombstones import added
+from semrouter_memory.turn_log.tombstones import TombstoneChange, added, paused, resumed
 
 _FINISHED = frozenset({TurnState.EXTRACTED, TurnState.EMPTY})
 _AT_ONCE = 16
@@ -33,6 +34,19 @@ async def tombstone(rows: Rows, deletion: Tombstone) -> tuple[Changes, Tombstone
     stored = replace(deletion, at=moment(at))
     owner = rows.digests.owner(deletion.scope)
     return Changes(latest=at, tombstone=added(owner, stored, await rows.tombstones(owner))), stored
+
+
+async def set_paused(
+    rows: Rows, scope: Scope, at: datetime, *, is_paused: bool
+) -> tuple[Changes, TombstoneChange | None]:
+    """Pause or resume remembering: a field among the owner's tombstones, so that every replica heeds it.
+
+    The time is at least that of what was accepted last. What waits from before is extracted as usual.
+    """
+    owner, time = rows.digests.owner(scope), max(micros(at), await rows.latest_time())
+    known = await rows.tombstones(owner)
+    change = (paused if is_paused else resumed)(owner, time, known)
+    return (Changes(latest=time, tombstone=change) if change else Changes()), change
 
 
 async def remove_named(storage: Storage, scope: Scope, turn_ids: Sequence[str]) -> None:

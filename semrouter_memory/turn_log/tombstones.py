@@ -1,6 +1,6 @@
 """What was deleted of an owner or is not to be remembered, and what that forbids. Pure.
 
-A deletion is one or two named fields, each with its time; a pause is one (see `pausing.py`):
+A deletion is one or two named fields, each with its time; a pause is one:
 
     e                        all of the owner's memories
     p:<project>              all of one project's

@@ -87,7 +87,7 @@ async def replicas(
                 clock=clock,
                 forwarded=lambda scope, session_id: None,
                 on_error=_raise,
-                max_turn_chars=1000,
+                config=RetainConfig(max_turn_chars=1000),
             )
             stack.push_async_callback(log.stop)
             await log.pending()

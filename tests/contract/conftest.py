@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from semrouter_memory.config import RetainConfig
 from semrouter_memory.databases.redis_connection import RedisConnection
 from semrouter_memory.ports import StateStore
 from semrouter_memory.state.redis import RedisStateStore
@@ -29,7 +30,7 @@ def _never(error: BaseException) -> None:
 @pytest.fixture(params=["sqlite", "redis"])
 async def turn_log(request: pytest.FixtureRequest, clock: SteppedClock, tmp_path: Path) -> AsyncIterator[WholeTurnLog]:
     if request.param == "sqlite":
-        log = SqliteTurnLog(tmp_path / "log" / "turns.db", clock=clock, max_turn_chars=1000)
+        log = SqliteTurnLog(tmp_path / "log" / "turns.db", clock=clock, config=RetainConfig(max_turn_chars=1000))
         yield log
         log.close()
         return
@@ -42,7 +43,7 @@ async def turn_log(request: pytest.FixtureRequest, clock: SteppedClock, tmp_path
         clock=clock,
         forwarded=lambda scope, session_id: None,
         on_error=_never,
-        max_turn_chars=1000,
+        config=RetainConfig(max_turn_chars=1000),
     )
     leave_the_spool_soon(shared)
     # Not started: the suites ship when they append. This makes it learn the installation's key.

@@ -10,15 +10,16 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TypeVar, Unpack
+from typing import TypeVar
 
+from semrouter_memory.config import RetainConfig
 from semrouter_memory.databases import micros
 from semrouter_memory.databases.redis_connection import Command, RedisConnection, reported_as
 from semrouter_memory.errors import Service, TurnLogError, UnavailableError
 from semrouter_memory.model import Appended, AppendOutcome, PendingSession, Scope, Tombstone, Turn, TurnTotals
 from semrouter_memory.ports import Clock
 from semrouter_memory.turn_log.digests import Digests
-from semrouter_memory.turn_log.log import LogSettings, StoredTurnLog
+from semrouter_memory.turn_log.log import StoredTurnLog
 from semrouter_memory.turn_log.redis import Keys
 from semrouter_memory.turn_log.redis.forwarder import Forwarder
 from semrouter_memory.turn_log.redis.rows import RedisRows
@@ -31,7 +32,6 @@ T = TypeVar("T")
 
 _LAST_FORWARD_SECONDS = 2.0
 """At shutdown. What is not forwarded by then waits in the spool for the next start."""
-_KEEP = timedelta(days=14)
 _KEY_BYTES = 32
 _RUN_SECONDS = 90 * 86_400
 """How long Redis remembers a run of a spool that forwards nothing: a sidecar that was off for longer may repeat a turn."""
@@ -49,10 +49,9 @@ class RedisTurnLog(StoredTurnLog):
     Args:
         path: the local file; it and its directory are made when they are missing.
         prefix: begins every key.
-        keep: how long what was said in finished turns stays in Redis when no sweep removes it before.
         forwarded: told of each turn that has arrived in Redis and waits: whose it is, and its session.
         on_error: told of background errors that are bugs, not outages.
-        settings: see `LogSettings`.
+        config: see `StoredTurnLog`; and how long turns are kept, after which their texts expire when no sweep removes them.
 
     Raises:
         ConfigurationError: the local file cannot be used; the message names it and says why.
@@ -67,13 +66,14 @@ class RedisTurnLog(StoredTurnLog):
         clock: Clock,
         forwarded: Callable[[Scope, str], object],
         on_error: Callable[[BaseException], object],
-        keep: timedelta = _KEEP,
-        **settings: Unpack[LogSettings],
+        config: RetainConfig | None = None,
     ) -> None:
-        super().__init__(path, clock=clock, **settings)
+        config = config or RetainConfig()
+        super().__init__(path, clock=clock, config=config)
         self._connection = connection
         self._keys = Keys(prefix)
-        self._keep = keep
+        # Longer than sweeps keep turns.
+        self._keep = timedelta(days=2 * config.turn_retention_days)
         self._spool = Spool(self._database)
         self._transactions = Transactions(connection, self._keys)
         self._asked_after = -1

@@ -3,14 +3,15 @@
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import TypeVar, Unpack
+from typing import TypeVar
 
+from semrouter_memory.config import RetainConfig
 from semrouter_memory.databases import micros
 from semrouter_memory.databases.sqlite_database import BATCH_COMMITS, BATCH_LOG_PAGES
 from semrouter_memory.model import Appended, PendingSession, Scope, Turn
 from semrouter_memory.ports import Clock
 from semrouter_memory.turn_log.digests import Digests
-from semrouter_memory.turn_log.log import LogSettings, StoredTurnLog
+from semrouter_memory.turn_log.log import StoredTurnLog
 from semrouter_memory.turn_log.sqlite.rows import Contents, SqliteRows
 from semrouter_memory.turn_log.storage import Decision, Rows, completed
 from semrouter_memory.turn_log.tombstones import OwnerTombstones
@@ -31,14 +32,13 @@ class SqliteTurnLog(StoredTurnLog):
 
     Args:
         path: the file; it and its directory are made when they are missing.
-        settings: see `LogSettings`.
 
     Raises:
         ConfigurationError: the file cannot be used; the message names it and says why.
     """
 
-    def __init__(self, path: Path, *, clock: Clock, **settings: Unpack[LogSettings]) -> None:
-        super().__init__(path, clock=clock, **settings)
+    def __init__(self, path: Path, *, clock: Clock, config: RetainConfig | None = None) -> None:
+        super().__init__(path, clock=clock, config=config)
         self._digests = Digests(self._database.digest_key)
         self._local, self._background, self._reading = (
             SqliteRows(connection, self._digests, self._times)

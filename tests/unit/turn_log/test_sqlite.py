@@ -179,7 +179,9 @@ class TestFailure:
         assert log.append(said("x" * 50_000), remember=False).outcome is AppendOutcome.ACCEPTED
         assert (await log.totals()).accepted == 1
 
-    async def test_whatever_fails_within_an_append_nothing_of_it_stays(self, path: Path, said: Said) -> None:
+    async def test_whatever_fails_within_an_append_nothing_of_it_stays(
+        self, path: Path, said: Said, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         ids: Iterator[str | ValueError] = iter((ValueError("no id"), "one"))
 
         def new_id() -> str:
@@ -188,7 +190,8 @@ class TestFailure:
                 raise drawn
             return drawn
 
-        log = SqliteTurnLog(path, clock=_Clock(), new_id=new_id)
+        monkeypatch.setattr("semrouter_memory.turn_log.log.new_id", new_id)
+        log = SqliteTurnLog(path, clock=_Clock())
         turn = replace(said("a"), hints=SessionHints())
         with pytest.raises(ValueError, match="no id"):
             log.append(turn, remember=False)
