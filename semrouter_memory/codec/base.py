@@ -39,7 +39,6 @@ class BodySettings:
     Attributes:
         limits: memories injected at most of an owner other than the user.
         shares: part of the token budget that they may take.
-        present: the body has at least one of the two fields, so they must be taken out.
         unreadable: names of the settings that cannot be read; what they govern is off for the request.
     """
 
@@ -54,7 +53,6 @@ class BodySettings:
     project_id: str | None = None
     limits: Mapping[OwnerKind, int] = field(default_factory=dict)
     shares: Mapping[OwnerKind, float] = field(default_factory=dict)
-    present: bool = False
     unreadable: tuple[str, ...] = ()
 
 

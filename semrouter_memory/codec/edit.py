@@ -38,7 +38,7 @@ def body_settings(body: dict[str, Any]) -> BodySettings:
     if not has_our_fields(body):
         return BodySettings()
     values, unreadable = body_values(body)
-    return BodySettings(**values, present=True, unreadable=unreadable)
+    return BodySettings(**values, unreadable=unreadable)
 
 
 _SEPARATOR = "\n\n"

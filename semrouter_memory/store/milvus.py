@@ -2,6 +2,10 @@
 
 Strategy: `memory_collection` reads and writes, `connection` makes the calls, `supervisor` keeps the connection. This module gives
 each call its time limit and reports its outcome to the supervisor. No caller waits for a store that is known to be unavailable.
+
+Order of the locks: the owner's lock, which the callers of writes hold; then `writes`, shared by each write and by a connection that
+is being opened, exclusive while open writes are repeated or Milvus Lite's file is rewritten or copied; then the journal's own,
+in a thread. Whoever holds `writes` exclusively asks for no owner's lock.
 """
 
 import asyncio

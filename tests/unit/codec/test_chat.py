@@ -205,7 +205,7 @@ def test_a_chat_is_not_stored_by_the_server() -> None:
     ("fields", "settings"),
     [
         ({}, BodySettings()),
-        ({"memory_config": None}, BodySettings(present=True)),
+        ({"memory_config": None}, BodySettings()),
         (
             {
                 "memory_config": {
@@ -227,7 +227,6 @@ def test_a_chat_is_not_stored_by_the_server() -> None:
                 session_end=True,
                 user_id="alice",
                 project_id="p",
-                present=True,
             ),
         ),
         (
@@ -243,7 +242,6 @@ def test_a_chat_is_not_stored_by_the_server() -> None:
                 "memory_context": {"user_id": 7, "project_id": None},
             },
             BodySettings(
-                present=True,
                 unreadable=(
                     "memory_config.enabled",
                     "memory_config.auto_store",
@@ -261,15 +259,14 @@ def test_a_chat_is_not_stored_by_the_server() -> None:
                 "memory_context": {"agent_id": "a"},
             },
             BodySettings(
-                present=True,
                 retrieval_limit=3,
                 unreadable=("memory_config.unknown", "memory_context.unknown"),
             ),
         ),
-        ({"memory_config": dict.fromkeys(BODY["memory_config"])}, BodySettings(present=True)),
+        ({"memory_config": dict.fromkeys(BODY["memory_config"])}, BodySettings()),
         (
             {"memory_config": [], "memory_context": "alice"},
-            BodySettings(present=True, unreadable=("memory_config", "memory_context")),
+            BodySettings(unreadable=("memory_config", "memory_context")),
         ),
     ],
 )
