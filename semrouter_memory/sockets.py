@@ -9,6 +9,8 @@ from pathlib import Path
 from semrouter_memory.errors import ConfigurationError
 
 _PROBE_SECONDS = 1.0
+_UNIX = "unix:"
+_SOCKET_MODE = 0o660
 
 
 def require_local_or_secret(setting: str, listen: str, secret: str | None, *, header: str) -> None:
@@ -31,13 +33,29 @@ def require_local_or_secret(setting: str, listen: str, secret: str | None, *, he
 
 def is_local(listen: str) -> bool:
     """Whether only this machine can connect to that address."""
-    if listen.startswith("unix:"):
+    if listen.startswith(_UNIX):
         return True
     host = listen.rpartition(":")[0].strip("[]")
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def listening_socket(listen: str) -> tuple[socket.socket, Path | None]:
+    """A bound socket that does not listen yet.
+
+    Args:
+        listen: host:port (port 0: any free one) or unix:path.
+
+    Returns:
+        The socket, and the path that is to be removed when it is closed; None for a port.
+
+    Raises:
+        ConfigurationError: the address cannot be bound; the message says why.
+    """
+    path = Path(listen.removeprefix(_UNIX)) if listen.startswith(_UNIX) else None
+    return (_bind_unix(path) if path else _bind_tcp(listen)), path
 
 
 def clear_stale_socket(path: Path) -> None:
@@ -51,14 +69,15 @@ def clear_stale_socket(path: Path) -> None:
             return
         if not stat.S_ISSOCK(path.stat().st_mode):
             raise ConfigurationError("a file that is no socket is in the way")
-        if _answers(path):
+        if accepts(path):
             raise ConfigurationError("another process answers there")
         path.unlink(missing_ok=True)
     except OSError as error:
         raise ConfigurationError(os.strerror(error.errno).lower() if error.errno else str(error)) from None
 
 
-def _answers(path: Path) -> bool:
+def accepts(path: Path) -> bool:
+    """Whether a process accepts connections at that Unix socket."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(_PROBE_SECONDS)
         try:
@@ -69,3 +88,38 @@ def _answers(path: Path) -> bool:
             # Its queue of connections is full: it is there.
             return True
     return True
+
+
+def _bind_tcp(listen: str) -> socket.socket:
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isdigit():
+        raise ConfigurationError(f"{listen!r} is not an address to listen at: host:port or unix:path")
+    host = host.strip("[]")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # By name: asyncio sends without delay only on sockets that say so.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, int(port)))
+    except (OSError, OverflowError) as error:
+        listening.close()
+        raise ConfigurationError(f"cannot listen at {listen}: {_why(error)}") from None
+    return listening
+
+
+def _bind_unix(path: Path) -> socket.socket:
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        clear_stale_socket(path)
+        listening.bind(str(path))
+        # Nobody can connect before listen(), so the socket is never open to more than it should be.
+        path.chmod(_SOCKET_MODE)
+    except (OSError, ConfigurationError) as error:
+        listening.close()
+        raise ConfigurationError(f"cannot listen at {_UNIX}{path}: {_why(error)}") from None
+    return listening
+
+
+def _why(error: Exception) -> str:
+    return os.strerror(error.errno).lower() if isinstance(error, OSError) and error.errno else str(error)

@@ -4,6 +4,7 @@ import pytest
 
 ON_THE_RUNS_MILVUS = (
     "tests/envoy/test_replicas.py",
+    "tests/envoy/test_processes.py",
     "tests/contract/test_memory_store.py",
     "tests/component/test_reembed.py",
     "tests/contract/test_owners_apart.py",

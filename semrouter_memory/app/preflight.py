@@ -14,8 +14,9 @@ from pathlib import Path
 from semrouter_memory.config import Config, secret_readers
 from semrouter_memory.errors import ConfigurationError
 from semrouter_memory.sockets import require_local_or_secret
-from semrouter_memory.store.location import LITE_MISSING, LiteFile, has_lite, locate
+from semrouter_memory.store.location import LITE_MISSING, LiteFile, Server, has_lite, locate
 from semrouter_memory.telemetry import start_tracing
+from semrouter_memory.turn_log.sqlite.spool import spooled_turns
 
 _UNIX = "unix:"
 
@@ -64,6 +65,8 @@ def _questions(config: Config) -> Iterator[Question]:
         yield partial(require_local_or_secret, name, listen, "set" if guarded else None, header=server.secret_header)
     yield partial(_require_apart, dict(_listening(config)))
     yield partial(locate, memory.milvus, memory.directory)
+    if server.processes > 1:
+        yield partial(_require_shared, config)
     if memory.redis.url is not None:
         from semrouter_memory.databases.redis_connection import checked  # noqa: PLC0415 - loads Redis' library
 
@@ -85,9 +88,28 @@ def _require_apart(listening: Mapping[str, str]) -> None:
             raise ConfigurationError(f"{one} and {other} are both {its}: each needs an address of its own")
 
 
+def _require_shared(config: Config) -> None:
+    """What several processes learn, each of them must recall: one turn log and one store for all."""
+    memory, needed = config.memory, list[str]()
+    if memory.redis.url is None:
+        needed.append("a Redis server (set memory.redis.url, for example redis://127.0.0.1:6379/0)")
+    try:
+        is_server = isinstance(locate(memory.milvus, memory.directory), Server)
+    except ConfigurationError:
+        is_server = True  # another question says what is wrong with it
+    if not is_server:
+        needed.append("a Milvus server (set memory.milvus.uri, for example http://127.0.0.1:19530), not Milvus Lite")
+    if needed:
+        processes = config.server.processes
+        raise ConfigurationError(
+            f"server.processes is {processes}: several processes need {' and '.join(needed)}; or serve with one process"
+        )
+
+
 def _machine_questions(config: Config) -> Iterator[Question]:
     for name, question in secret_readers(config):
         yield _named(name, question)
+    yield partial(_require_forwarded, config.memory.directory, config.server.processes)
     for name, directory in _directories(config):
         yield partial(_require_directory, name, directory)
     for name, listen in _listening(config):
@@ -131,6 +153,26 @@ def _require_directory(setting: str, directory: Path) -> None:
         raise ConfigurationError(f"{setting}: cannot make {directory}: Not a directory")
     if not os.access(nearest, os.W_OK | os.X_OK):
         raise ConfigurationError(f"{setting}: cannot write to {nearest}: Permission denied; name another directory")
+
+
+def process_directories(directory: Path, processes: int) -> list[Path]:
+    """The data directory of each process."""
+    return [directory] if processes == 1 else [directory / f"process-{number}" for number in range(processes)]
+
+
+def _require_forwarded(directory: Path, processes: int) -> None:
+    """Nothing waits where no process looks for it: the number of processes was changed while Redis or Milvus was unavailable."""
+    used = process_directories(directory, processes)
+    waiting = [
+        str(each)
+        for each in (directory, *sorted(directory.glob("process-*")))
+        if each not in used and (spooled_turns(each / "turns.db") or any((each / "milvus.writes").glob("*")))
+    ]
+    if waiting:
+        raise ConfigurationError(
+            f"server.processes is {processes}: turns or writes of another number of processes wait in {', '.join(waiting)};"
+            " serve with that number until Redis and Milvus have them (seconds, when both are available)"
+        )
 
 
 def _require_no_file(setting: str, path: Path) -> None:

@@ -281,8 +281,11 @@ def _exchange_settings(config: Config) -> ExchangeSettings:
     )
 
 
-def run(config: Config) -> None:
+def run(config: Config, *, until_eof: bool = False) -> None:
     """Serve until SIGTERM or SIGINT.
+
+    Args:
+        until_eof: also end when standard input does, whose other end the process that started this one holds.
 
     Raises:
         ConfigurationError: same as `App.start`.
@@ -290,13 +293,15 @@ def run(config: Config) -> None:
     logs.configure(config.telemetry)
     sys.setswitchinterval(SWITCH_SECONDS)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(config))
+        runner.run(_serve(config, until_eof=until_eof))
 
 
-async def _serve(config: Config) -> None:
-    stop = asyncio.Event()
+async def _serve(config: Config, *, until_eof: bool) -> None:
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, stop.set)
+    if until_eof:
+        loop.add_reader(sys.stdin, _end_of_input, loop, stop)
     app = App(config)
     await app.start()
     # What is loaded now stays for good: a collection in the middle of a request need not look at it again.
@@ -310,3 +315,8 @@ async def _serve(config: Config) -> None:
         _log.info("Stopping")
     finally:
         await app.stop()
+
+
+def _end_of_input(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+    loop.remove_reader(sys.stdin)
+    stop.set()

@@ -1,6 +1,7 @@
 """`semrouter-memory serve` and `config ...`: the sidecar, and its configuration file."""
 
 import gc
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,12 @@ def serve(
     config: Annotated[
         Path | None, typer.Option("--config", "-c", help="The YAML file; without one, the defaults.")
     ] = None,
+    processes: Annotated[
+        int | None,
+        typer.Option(min=1, help="How many processes serve; without it, server.processes.", show_default=False),
+    ] = None,
+    *,
+    until_eof: Annotated[bool, typer.Option("--until-eof", hidden=True)] = False,
 ) -> None:
     """Run the sidecar until SIGTERM or Ctrl-C.
 
@@ -24,10 +31,20 @@ def serve(
     """
     # What loading makes stays: collections on the way would find no garbage, and cost 0.3 s. `run` enables them again.
     gc.disable()
-    from semrouter_memory.app.sidecar import run  # noqa: PLC0415 - the server's libraries take seconds to load
-    from semrouter_memory.config import load  # noqa: PLC0415
+    from semrouter_memory.config import load, variable_of  # noqa: PLC0415 - takes a moment to load
 
-    run(load(config))
+    if processes is not None:
+        os.environ[variable_of("server.processes")] = str(processes)
+    configuration = load(config)
+    if configuration.server.processes > 1:
+        gc.enable()
+        from semrouter_memory.app.processes import serve_processes  # noqa: PLC0415 - same
+
+        serve_processes(configuration, () if config is None else ("--config", str(config)))
+        return
+    from semrouter_memory.app.sidecar import run  # noqa: PLC0415 - the server's libraries take seconds to load
+
+    run(configuration, until_eof=until_eof)
 
 
 @_config.command()

@@ -4,7 +4,7 @@ Precedence: environment (`SEMROUTER_MEMORY__MEMORY__MILVUS__URI=...`) over the Y
 Secrets come only from the environment or from files that the YAML names; a secret written into the YAML is an error.
 """
 
-from semrouter_memory.config.loading import ENV_PREFIX, Config, load, secret_readers
+from semrouter_memory.config.loading import ENV_PREFIX, Config, load, secret_readers, variable_of
 from semrouter_memory.config.memory import (
     AgeingConfig,
     CompressionConfig,

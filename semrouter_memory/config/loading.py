@@ -138,9 +138,15 @@ def _refuse_secrets(value: Any, where: str) -> None:
     for key, item in value.items():
         path = f"{where}.{key}" if where else str(key)
         if key in _SECRETS and item is not None:
-            name = ENV_PREFIX + path.upper().replace(".", _ENV_DELIMITER)
-            raise ConfigurationError(f"{path}: secrets do not belong in the file; set {name}, or {path}_file")
+            raise ConfigurationError(
+                f"{path}: secrets do not belong in the file; set {variable_of(path)}, or {path}_file"
+            )
         _refuse_secrets(item, path)
+
+
+def variable_of(setting: str) -> str:
+    """The environment variable that sets `memory.data_dir`, for example."""
+    return ENV_PREFIX + setting.upper().replace(".", _ENV_DELIMITER)
 
 
 def _refuse_unknown_environment() -> None:

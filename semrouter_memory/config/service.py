@@ -61,10 +61,18 @@ class ServerConfig(Section):
     """The ext_proc server."""
 
     listen: ListenAddress = Field("127.0.0.1:50051", description="host:port, or unix:path")
+    processes: int = Field(
+        1, ge=1, le=64, description="processes behind the addresses; several need memory.redis.url and a Milvus server"
+    )
     max_message_bytes: int = Field(72 * 1024 * 1024, ge=1024, description="must exceed Envoy's body limit (64 MiB)")
     max_body_bytes: int = Field(64 * 1024 * 1024, ge=1024, description="larger request bodies pass without memory")
     max_answer_bytes: int = Field(8 * 1024 * 1024, ge=1024, description="larger answers, decoded, are not stored")
     max_concurrent_streams: int = Field(16_384, ge=1, description="streams of one connection; an open answer takes two")
+    max_connection_seconds: float | None = Field(
+        None,
+        gt=0,
+        description="age at which Envoy is asked to replace a connection; unset: none, with several processes 30",
+    )
     drain_seconds: float = Field(10, ge=0, description="time for running exchanges to end at shutdown")
     secret_header: HeaderName = Field(
         "x-memory-secret", description="gRPC metadata and HTTP header of the shared secret"

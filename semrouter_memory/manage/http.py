@@ -128,6 +128,15 @@ class Readiness:
     def ready(self) -> bool:
         return self.serving and not self.turn_log_damaged
 
+    def body(self) -> dict[str, str]:
+        """As JSON."""
+        return {
+            "status": "ready" if self.ready else "not ready",
+            "model": "loaded" if self.serving else "loading",
+            "store": "available" if self.store_available else "unavailable",
+            "turn_log": "damaged" if self.turn_log_damaged else "available",
+        }
+
 
 def create_operator_api(
     service: MemoryService,
@@ -179,16 +188,7 @@ def _add_health(app: FastAPI, readiness: Callable[[], Readiness], metrics: Calla
     @app.get("/readyz", summary="The model is loaded, and turns are taken", responses={503: {"description": "Not so"}})
     async def readyz() -> JSONResponse:
         state = readiness()
-        status = HTTPStatus.OK if state.ready else HTTPStatus.SERVICE_UNAVAILABLE
-        return JSONResponse(
-            {
-                "status": "ready" if state.ready else "not ready",
-                "model": "loaded" if state.serving else "loading",
-                "store": "available" if state.store_available else "unavailable",
-                "turn_log": "damaged" if state.turn_log_damaged else "available",
-            },
-            status,
-        )
+        return JSONResponse(state.body(), HTTPStatus.OK if state.ready else HTTPStatus.SERVICE_UNAVAILABLE)
 
     @app.get("/metrics", summary="Prometheus metrics", response_class=Response)
     async def exposition() -> Response:

@@ -36,6 +36,7 @@ class ExtProcServer:
                 # Envoy's connection_keepalive pings more often than grpc allows by default ("Too many pings").
                 ("grpc.http2.max_ping_strikes", 0),
                 ("grpc.http2.min_recv_ping_interval_without_data_ms", _MIN_PING_INTERVAL_MS),
+                *_connection_age(config),
             ]
         )
         handler = grpc.stream_stream_rpc_method_handler(processor.process, request_deserializer=wire.parse)
@@ -76,6 +77,12 @@ class ExtProcServer:
         """Take no new streams, let the running ones end within `drain_seconds`, then cut them (Envoy fails open)."""
         await self._health.enter_graceful_shutdown()
         await self._server.stop(self._config.drain_seconds)
+
+
+def _connection_age(config: ServerConfig) -> list[tuple[str, int]]:
+    """The running streams of a connection that is replaced go on for as long as they need."""
+    seconds = config.max_connection_seconds
+    return [] if seconds is None else [("grpc.max_connection_age_ms", round(1000 * seconds))]
 
 
 def _restrict(path: Path) -> None:

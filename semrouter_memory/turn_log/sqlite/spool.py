@@ -8,9 +8,12 @@ of each run, so a turn is forwarded once whatever happens between its arrival th
 older state (power cut, restored copy) neither repeats turns nor passes new ones off as old.
 """
 
+import sqlite3
 import uuid
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -58,6 +61,17 @@ def load(payload: bytes, scope: Scope) -> BoundedTurn:
     except ValidationError:
         raise ValueError("a spooled turn cannot be read") from None
     return replace(bound, turn=replace(bound.turn, scope=scope))
+
+
+def spooled_turns(path: Path) -> int:
+    """How many turns wait in a file that no process has open; 0 when there is none, or none that can be read."""
+    if not path.exists():
+        return 0
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            return int(connection.execute("SELECT count(*) FROM spool").fetchone()[0])
+    except sqlite3.Error:
+        return 0
 
 
 class Spool:

@@ -43,6 +43,7 @@ FROM_FILE: list[tuple[dict[str, Any], list[str]]] = [
         {"management": {"listen": "unix:/tmp/one.sock", "operator_listen": "unix:/tmp/one.sock"}},
         ["management.listen and management.operator_listen are both unix:/tmp/one.sock"],
     ),
+    ({"server": {"processes": 2}}, ["server.processes is 2", "memory.redis.url", "memory.milvus.uri"]),
     ({"memory": {"milvus": {"uri": "ftp://milvus"}}}, ["memory.milvus.uri"]),
     ({"memory": {"milvus": {"uri": "a name with blanks.db"}}}, ["memory.milvus.uri", "Milvus Lite"]),
     ({"memory": {"redis": {"url": "http://redis"}}}, ["memory.redis.url", "redis://host:port"]),

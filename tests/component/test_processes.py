@@ -1,0 +1,175 @@
+"""Several processes behind one address: how connections reach them, what is refused, and what the operator reads."""
+
+import asyncio
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from semrouter_memory.app import preflight
+from semrouter_memory.app.adapters import SystemClock
+from semrouter_memory.app.relay import Relay
+from semrouter_memory.config import Config
+from semrouter_memory.errors import ConfigurationError
+from semrouter_memory.manage.processes import merged_metrics
+from semrouter_memory.stack.loopback import LOOPBACK, free_port
+from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
+
+LARGE = 8 * 1024 * 1024
+
+
+@asynccontextmanager
+async def greeting(path: Path, name: bytes) -> AsyncIterator[None]:
+    """A process that says its name before anything else, and then everything that it is told."""
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(name)
+        while data := await reader.read(65_536):
+            writer.write(data)
+            await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_unix_server(talk, path):
+        yield
+
+
+@asynccontextmanager
+async def relayed(*targets: Path) -> AsyncIterator[int]:
+    """Yields the port."""
+    relay = Relay(f"{LOOPBACK}:0", targets)
+    relay.start()
+    assert relay.port is not None
+    yield relay.port
+    relay.stop()
+
+
+async def name_of(port: int) -> tuple[bytes, asyncio.StreamReader, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_connection(LOOPBACK, port)
+    return await reader.readexactly(1), reader, writer
+
+
+async def test_connections_go_to_the_process_that_has_the_fewest(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    async with greeting(one, b"1"), greeting(two, b"2"), relayed(one, two) as port:
+        opened = await asyncio.gather(*(name_of(port) for _ in range(10)))
+        assert sorted(name for name, _, _ in opened) == [b"1"] * 5 + [b"2"] * 5
+        for _, reader, writer in [each for each in opened if each[0] == b"1"][:2]:
+            writer.close()
+            assert await reader.read() == b""
+        await asyncio.sleep(0.1)
+        assert [(await name_of(port))[0] for _ in range(2)] == [b"1", b"1"]
+
+
+async def test_a_process_that_does_not_accept_is_passed_over(tmp_path: Path) -> None:
+    async with greeting(tmp_path / "two", b"2"), relayed(tmp_path / "one", tmp_path / "two") as port:
+        assert [(await name_of(port))[0] for _ in range(3)] == [b"2"] * 3
+
+
+async def test_with_no_process_a_connection_is_closed(tmp_path: Path) -> None:
+    async with relayed(tmp_path / "one") as port:
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+            await name_of(port)
+
+
+async def test_all_bytes_arrive_however_slowly_they_are_read(tmp_path: Path) -> None:
+    """What is not read yet waits with its sender, not here."""
+    sent = os.urandom(LARGE)
+    async with greeting(tmp_path / "one", b"1"), relayed(tmp_path / "one") as port:
+        _, reader, writer = await name_of(port)
+        writing = asyncio.create_task(_write(writer, sent))
+        await asyncio.sleep(0.3)
+        assert not writing.done()
+        assert await reader.readexactly(LARGE) == sent
+        await writing
+
+
+async def _write(writer: asyncio.StreamWriter, data: bytes) -> None:
+    for start in range(0, len(data), 65_536):
+        writer.write(data[start : start + 65_536])
+        await writer.drain()
+
+
+def test_metrics_carry_their_process_and_each_family_is_there_once() -> None:
+    text = (
+        '# HELP a_total Of {this}.\n# TYPE a_total counter\na_total{x="{y}"} 1.0\n# HELP b B.\n# TYPE b gauge\nb 2.0\n'
+    )
+    assert merged_metrics({"process-0": text, "process-1": text}) == (
+        "# HELP a_total Of {this}.\n# TYPE a_total counter\n"
+        'a_total{process="process-0",x="{y}"} 1.0\na_total{process="process-1",x="{y}"} 1.0\n'
+        '# HELP b B.\n# TYPE b gauge\nb{process="process-0"} 2.0\nb{process="process-1"} 2.0\n'
+    )
+
+
+REDIS, MILVUS = {"redis": {"url": "redis://127.0.0.1:1"}}, {"milvus": {"uri": "http://127.0.0.1:1"}}
+
+
+@pytest.mark.parametrize(
+    ("memory", "named", "not_named"),
+    [
+        ({}, ["memory.redis.url", "memory.milvus.uri"], []),
+        (REDIS, ["memory.milvus.uri"], ["memory.redis.url"]),
+        (REDIS | {"milvus": {"uri": "here.db"}}, ["memory.milvus.uri"], ["memory.redis.url"]),
+        (MILVUS, ["memory.redis.url"], ["memory.milvus.uri"]),
+    ],
+)
+def test_several_processes_need_a_redis_and_a_milvus_server(
+    memory: dict[str, Any], named: list[str], not_named: list[str]
+) -> None:
+    with pytest.raises(ConfigurationError, match=r"server\.processes is 2") as refused:
+        preflight.check_file(Config(server={"processes": 2}, memory=memory))
+    assert all(name in str(refused.value) for name in named)
+    assert not any(name in str(refused.value) for name in not_named)
+    preflight.check_file(Config(server={"processes": 2}, memory=REDIS | MILVUS))
+
+
+@pytest.mark.parametrize(("directory", "processes"), [("", 2), ("process-2", 2), ("process-0", 1)])
+async def test_turns_that_no_process_would_forward_are_named(tmp_path: Path, directory: str, processes: int) -> None:
+    config = Config(
+        server={"processes": processes}, memory=REDIS | MILVUS | {"data_dir": str(tmp_path)}, management=free_ports()
+    )
+    path = tmp_path / directory / "turns.db"
+    path.parent.mkdir(exist_ok=True)
+    turn_log = SqliteTurnLog(path, clock=SystemClock())
+    await turn_log.start()
+    turn_log.close()
+    preflight.check(config)
+    with closing(sqlite3.connect(path)) as spool:
+        spool.execute("INSERT INTO spool (run, complete, observed_at, owner, project_id) VALUES ('', 1, 0, '', '')")
+        spool.commit()
+    with pytest.raises(ConfigurationError, match="wait in") as refused:
+        preflight.check(config)
+    assert str(path.parent) in str(refused.value)
+
+
+def free_ports() -> dict[str, str]:
+    return {"listen": f"{LOOPBACK}:{free_port()}", "operator_listen": f"{LOOPBACK}:{free_port()}"}
+
+
+@pytest.mark.parametrize(
+    ("memory", "arguments", "why"),
+    [
+        ({}, ["--processes", "2"], "server.processes is 2"),
+        (REDIS | MILVUS, ["--processes", "2"], "2 of 2 processes did not start"),
+    ],
+    ids=["refused", "children end"],
+)
+def test_serve_ends_with_an_error_when_its_processes_cannot_serve(
+    tmp_path: Path, memory: dict[str, Any], arguments: list[str], why: str
+) -> None:
+    """Here the embedding model is missing, which each of them finds."""
+    memory = {**memory, "data_dir": str(tmp_path / "data"), "embedding": {"path": str(tmp_path / "none")}}
+    values = {"memory": memory, "server": {"listen": f"{LOOPBACK}:{free_port()}"}, "management": free_ports()}
+    file = tmp_path / "config.yaml"
+    file.write_text(yaml.safe_dump(values), encoding="utf-8")
+    command = [sys.executable, "-m", "semrouter_memory", "serve", "--config", str(file), *arguments]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 2, ended.stderr
+    assert why in ended.stderr
+    assert "Traceback" not in ended.stderr
