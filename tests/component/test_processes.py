@@ -5,7 +5,7 @@ import os
 import sqlite3
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
@@ -22,67 +22,89 @@ from semrouter_memory.manage.processes import merged_metrics
 from semrouter_memory.stack.loopback import LOOPBACK, free_port
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 
-LARGE = 8 * 1024 * 1024
+LARGE = 48 * 1024 * 1024
+"""More than the buffers on the way hold."""
+CLOSED_SECONDS = 0.1
+"""Until the other end of a connection that was closed is closed as well."""
+
+
+class Greeting(asyncio.Protocol):
+    """A process that says its name before anything else, and then all that it is told, no faster than it is read."""
+
+    def __init__(self, name: bytes) -> None:
+        self._name = name
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.write(self._name)
+
+    def data_received(self, data: bytes) -> None:
+        self._transport.write(data)
+
+    def pause_writing(self) -> None:
+        self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._transport.resume_reading()
 
 
 @asynccontextmanager
 async def greeting(path: Path, name: bytes) -> AsyncIterator[None]:
-    """A process that says its name before anything else, and then everything that it is told."""
-
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(name)
-        while data := await reader.read(65_536):
-            writer.write(data)
-            await writer.drain()
-        writer.close()
-
-    async with await asyncio.start_unix_server(talk, path):
+    async with await asyncio.get_running_loop().create_unix_server(lambda: Greeting(name), path):
         yield
 
 
+Connect = Callable[[], Awaitable[tuple[bytes, asyncio.StreamReader, asyncio.StreamWriter]]]
+
+
 @asynccontextmanager
-async def relayed(*targets: Path) -> AsyncIterator[int]:
-    """Yields the port."""
-    relay = Relay(f"{LOOPBACK}:0", targets)
+async def relayed(*targets: Path) -> AsyncIterator[Connect]:
+    """Yields what opens a connection, and returns the name of the process at its other end first."""
+    relay, opened = Relay(f"{LOOPBACK}:0", targets), list[asyncio.StreamWriter]()
     relay.start()
-    assert relay.port is not None
-    yield relay.port
-    relay.stop()
 
+    async def connect() -> tuple[bytes, asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_connection(LOOPBACK, relay.port)
+        opened.append(writer)
+        return await reader.readexactly(1), reader, writer
 
-async def name_of(port: int) -> tuple[bytes, asyncio.StreamReader, asyncio.StreamWriter]:
-    reader, writer = await asyncio.open_connection(LOOPBACK, port)
-    return await reader.readexactly(1), reader, writer
+    try:
+        yield connect
+    finally:
+        relay.stop()
+        for writer in opened:
+            writer.close()
+        await asyncio.sleep(CLOSED_SECONDS)
 
 
 async def test_connections_go_to_the_process_that_has_the_fewest(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
-    async with greeting(one, b"1"), greeting(two, b"2"), relayed(one, two) as port:
-        opened = await asyncio.gather(*(name_of(port) for _ in range(10)))
+    async with greeting(one, b"1"), greeting(two, b"2"), relayed(one, two) as connect:
+        opened = await asyncio.gather(*(connect() for _ in range(10)))
         assert sorted(name for name, _, _ in opened) == [b"1"] * 5 + [b"2"] * 5
-        for _, reader, writer in [each for each in opened if each[0] == b"1"][:2]:
+        for _, _, writer in [each for each in opened if each[0] == b"1"][:2]:
             writer.close()
-            assert await reader.read() == b""
-        await asyncio.sleep(0.1)
-        assert [(await name_of(port))[0] for _ in range(2)] == [b"1", b"1"]
+        await asyncio.sleep(CLOSED_SECONDS)
+        assert [(await connect())[0] for _ in range(2)] == [b"1", b"1"]
 
 
 async def test_a_process_that_does_not_accept_is_passed_over(tmp_path: Path) -> None:
-    async with greeting(tmp_path / "two", b"2"), relayed(tmp_path / "one", tmp_path / "two") as port:
-        assert [(await name_of(port))[0] for _ in range(3)] == [b"2"] * 3
+    async with greeting(tmp_path / "two", b"2"), relayed(tmp_path / "one", tmp_path / "two") as connect:
+        assert [(await connect())[0] for _ in range(3)] == [b"2"] * 3
 
 
 async def test_with_no_process_a_connection_is_closed(tmp_path: Path) -> None:
-    async with relayed(tmp_path / "one") as port:
+    async with relayed(tmp_path / "one") as connect:
         with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
-            await name_of(port)
+            await connect()
 
 
 async def test_all_bytes_arrive_however_slowly_they_are_read(tmp_path: Path) -> None:
     """What is not read yet waits with its sender, not here."""
     sent = os.urandom(LARGE)
-    async with greeting(tmp_path / "one", b"1"), relayed(tmp_path / "one") as port:
-        _, reader, writer = await name_of(port)
+    async with greeting(tmp_path / "one", b"1"), relayed(tmp_path / "one") as connect:
+        _, reader, writer = await connect()
         writing = asyncio.create_task(_write(writer, sent))
         await asyncio.sleep(0.3)
         assert not writing.done()
