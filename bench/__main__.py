@@ -1,5 +1,6 @@
 """`python -m bench`, or `make bench`."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -27,6 +28,9 @@ _Memories = Annotated[int, typer.Option(help="How many memories the user has.", 
 _LiteSizes = Annotated[str, typer.Option(help="Growth on Milvus Lite: memories in the store, rising; '' for none.")]
 _ServerSizes = Annotated[str, typer.Option(help="The same on a Milvus server.")]
 _Passages = Annotated[int, typer.Option(help="How many passages of documents are on the Milvus server.", min=100)]
+_Processes = Annotated[
+    int | None, typer.Option(help="How many processes are compared with one; without it, half the cores.", min=2)
+]
 _Json = Annotated[
     Path | None, typer.Option("--json", help="Takes the figures; without it, bench.json in the directory.")
 ]
@@ -44,12 +48,13 @@ def bench(
     lite: _LiteSizes = _LITE,
     server: _ServerSizes = _SERVER,
     passages: _Passages = 2_000,
+    processes: _Processes = None,
     json_file: _Json = None,
     plot: _Plot = None,
 ) -> None:
     """Measure what memory adds, as ratios to the floor of the same run: Envoy, a no-op service, the bare embedding.
 
-    The sections are headline, throughput, streams, bodies, recall, growth and knowledge. Each is shown and written down when it is
+    The sections are headline, throughput, streams, bodies, recall, growth, knowledge and processes. Each is shown and written down when it is
     measured; exit status 1 when one could not be.
     """
     logs.configure(TelemetryConfig(log_level="ERROR", log_format="console"))
@@ -60,6 +65,7 @@ def bench(
         lite=_sizes("--lite", lite),
         server=_sizes("--server", server),
         passages=passages,
+        processes=processes or max(2, (os.cpu_count() or 1) // 2),
     )
     options = Options(
         model=model,

@@ -15,9 +15,11 @@ from bench import accounting
 from bench.installation import Installation
 from bench.milvus_server import MilvusServer
 from bench.parts import BareParts, open_collection, open_store
+from bench.redis_server import MISSING, RedisServer, find_redis
 from bench.seeding import Seeder
 from semrouter_memory.config import EmbeddingConfig, MilvusConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
+from semrouter_memory.errors import ConfigurationError
 
 _SETTLED_SECONDS, _SETTLED_SHARE = 5.0, 0.3
 """A server that has nothing to do takes a tenth of a core; while it builds an index, all of them."""
@@ -33,6 +35,7 @@ class Amount:
         lite: how many memories are on Milvus Lite in one step of the growth after the other.
         server: the same on a Milvus server.
         passages: of documents in the store.
+        processes: behind one address, compared with one.
     """
 
     requests: int
@@ -41,6 +44,7 @@ class Amount:
     lite: tuple[int, ...]
     server: tuple[int, ...]
     passages: int = 2_000
+    processes: int = 2
 
 
 class Bench:
@@ -64,6 +68,7 @@ class Bench:
         self._on_exit = on_exit
         self._seeder = Seeder(embedder)
         self._milvus: MilvusServer | None = None
+        self._redis: RedisServer | None = None
 
     async def milvus(self) -> str:
         """The address of a Milvus server, started when it is first asked for."""
@@ -74,6 +79,23 @@ class Bench:
             await asyncio.to_thread(server.start)
             self._milvus = server
         return self._milvus.uri
+
+    async def redis(self) -> str:
+        """The address of a Redis server, started when it is first asked for.
+
+        Raises:
+            ConfigurationError: there is no such program.
+        """
+        if self._redis is None:
+            program = find_redis()
+            if program is None:
+                raise ConfigurationError(MISSING)
+            self.say("starting a Redis server")
+            server = RedisServer(program, _made(self.directory / "redis"))
+            self._on_exit.push_async_callback(asyncio.to_thread, server.kill)
+            await asyncio.to_thread(server.start)
+            self._redis = server
+        return self._redis.url
 
     async def settled(self) -> bool:
         """Wait until the Milvus server has done what it was given; False when it still works after three minutes."""

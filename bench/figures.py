@@ -14,6 +14,8 @@ FLOOR_TARGET = 1.3
 THROUGHPUT_TARGET = 0.7
 KNOWLEDGE_TARGET_MS, ADDING_TARGET = 25, 0.8
 """The product's requests per second to what the floor's CPU time allows, with many connections."""
+SCALING_TARGET, _CORES_TO_SCALE = 0.9, 4
+"""Requests per second of N processes to N times those of one, on a machine with so many cores; below it, to those of one."""
 WITH_MEMORY_TARGET = 0.8
 """Share of the measured requests that get memories; below it the product's times are of something else."""
 _RECALL_TARGETS_MS = {1_000: 1.5, 10_000: 3.0}
@@ -111,6 +113,31 @@ class Throughput:
     chains: Mapping[str, ChainFigures]
     allowed: float
     share: Ratio
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Processes:
+    """One process and several behind one address, with many connections.
+
+    Attributes:
+        cores: of the machine, which client, Envoy, LLM and stores share with the processes.
+        counts: by the number of processes.
+        ratio: requests per second of the several to those of one, the median of the rounds.
+    """
+
+    connections: int
+    cores: int
+    counts: Mapping[int, ChainFigures]
+    ratio: Ratio
+
+    @property
+    def several(self) -> int:
+        return max(self.counts)
+
+    @property
+    def target(self) -> float:
+        """Of the ratio: nearly one for each process where there are cores for them, else that nothing is lost."""
+        return SCALING_TARGET * (self.several if self.cores >= _CORES_TO_SCALE else 1)
 
 
 def allowed_per_second(measured: float, *, cpu_ms: float, further_cpu_ms: float) -> float:
@@ -301,6 +328,9 @@ def _goals(figures: Any) -> Iterator[tuple[str, bool]]:
         share = figures.share.median
         yield f"at least {THROUGHPUT_TARGET:.0%} of the throughput that the floor allows", share >= THROUGHPUT_TARGET
         yield _with_memory("many at a time", figures.chains)
+    elif isinstance(figures, Processes):
+        name = f"{figures.several} processes on {figures.cores} cores at least {figures.target:.1f} x one"
+        yield name, figures.ratio.median >= figures.target
     elif isinstance(figures, KnowledgeFigures):
         yield f"recall beside documents within {KNOWLEDGE_TARGET_MS} ms", figures.beside.p50 <= KNOWLEDGE_TARGET_MS
         yield f"documents added at {ADDING_TARGET:.0%} of embedding's speed", figures.adding.median >= ADDING_TARGET

@@ -35,6 +35,7 @@ class Installation(Stack):
         users: whose keys Envoy knows.
         memory: further settings of the section `memory`.
         routes: further chains with the product: name -> gRPC metadata of the route.
+        processes: of the product.
 
     Attributes:
         ports: of Envoy's listeners, by chain.
@@ -49,6 +50,7 @@ class Installation(Stack):
         users: Iterable[str],
         memory: Mapping[str, Any] | None = None,
         routes: Mapping[str, Mapping[str, str]] | None = None,
+        processes: int = 1,
     ) -> None:
         self._users, self._routes = tuple(users), routes or {}
         self._upstream_port, self._noop_port = free_port(), free_port()
@@ -59,7 +61,10 @@ class Installation(Stack):
                 model_directory=model,
                 llm=f"http://{LOOPBACK}:{self._upstream_port}/v1",
                 ports={"port": self.ports[PRODUCT]},
-                sidecar_config={"memory": {"data_dir": str(data), **(memory or {})}},
+                sidecar_config={
+                    "memory": {"data_dir": str(data), **(memory or {})},
+                    "server": {"processes": processes},
+                },
                 edit_envoy=self._with_chains,
             )
         )

@@ -130,14 +130,16 @@ class Rounds:
         for number in range(rounds):
             round_ = Round(bare=await self._parts.measure(users[0], self._asker.take(TURN)))
             for chain in _in_turn(chains, number):
-                asked = self._asker.take(len(users) * per_connection)
-                requests = [
-                    http_request(users[place % len(users)], question_body(text)) for place, text in enumerate(asked)
-                ]
-                round_.samples[chain] = await self._sample(chain, requests, connections=len(users))
+                round_.samples[chain] = await self.many(users, chain, per_connection=per_connection)
             measured.append(round_)
             done(1)
         return throughput_figures(measured, connections=len(users))
+
+    async def many(self, users: Sequence[str], chain: str, *, per_connection: int) -> Sample:
+        """As many connections as there are users, with so many requests each."""
+        asked = self._asker.take(len(users) * per_connection)
+        requests = [http_request(users[place % len(users)], question_body(text)) for place, text in enumerate(asked)]
+        return await self._sample(chain, requests, connections=len(users))
 
     async def _path_round(self, plan: Path, number: int, away: Sequence[str]) -> Round:
         round_ = Round()
@@ -253,10 +255,10 @@ def chain_figures(rounds: Sequence[Round]) -> Mapping[str, ChainFigures]:
         for name, sample in each.samples.items():
             by_chain[name].append(sample)
     # In the order of the first round, which is the one that was asked for.
-    return {name: _figures_of(samples) for name, samples in by_chain.items()}
+    return {name: figures_of(samples) for name, samples in by_chain.items()}
 
 
-def _figures_of(samples: Sequence[Sample]) -> ChainFigures:
+def figures_of(samples: Sequence[Sample]) -> ChainFigures:
     requests = sum(each.requests for each in samples)
     return ChainFigures(
         ms=Times.of([ms for each in samples for ms in each.times]),

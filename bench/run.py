@@ -21,6 +21,7 @@ from bench.context import Amount, Bench, opened
 from bench.figures import goals, missed
 from bench.in_process import recall
 from bench.knowledge import knowledge
+from bench.processes import processes
 from bench.sections import bodies, growth, headline, streams, throughput
 from bench.tables import tables_of
 from semrouter_memory import __version__
@@ -35,6 +36,7 @@ SECTIONS: Mapping[str, Callable[[Bench], Awaitable[Any]]] = {
     "recall": recall,
     "growth": growth,
     "knowledge": knowledge,
+    "processes": processes,
 }
 _WIDTH = 150
 """Of the tables where there is no terminal that has one."""

@@ -45,7 +45,7 @@ _LEAST_AWAY, _MOST_AWAY = 6, 20
 _LEAST_ROUNDS = 2
 _OTHERS_SHARE = 4
 """Users beside the main one get so many times fewer rounds."""
-_BUSY_MEMORIES = 200
+BUSY_MEMORIES = 200
 _REQUESTS_A_THROUGHPUT_ROUND = 80
 """Of those one after the other: so many of them for one round of many connections."""
 _REQUESTS_A_STREAM = 10
@@ -113,7 +113,7 @@ async def throughput(bench: Bench) -> Throughput:
     amount = bench.amount
     rounds = max(amount.requests // _REQUESTS_A_THROUGHPUT_ROUND, _LEAST_ROUNDS)
     busy = [f"busy-{number}" for number in range(CONNECTIONS)]
-    users = dict.fromkeys(busy, _BUSY_MEMORIES)
+    users = dict.fromkeys(busy, BUSY_MEMORIES)
     data = bench.directory / "throughput" / "data"
     await bench.seed(data, users)
     async with bench.installation("throughput", data, users, routes=_UNLEARNED_ROUTE) as on, bench.parts(data) as parts:

@@ -18,6 +18,7 @@ from bench.figures import (
     Headline,
     KnowledgeFigures,
     PathFigures,
+    Processes,
     ProcessFigures,
     Ratio,
     Streams,
@@ -91,6 +92,23 @@ def _throughput(figures: Throughput) -> Iterator[Table]:
     spaces = ("",) * 4
     table.add_row("allowed by the floor's CPU time", *spaces, f"{figures.allowed:.0f}")
     table.add_row("    the product's to it", *spaces, *_share(figures.share), f"goal {THROUGHPUT_TARGET:.0%}")
+    yield table
+
+
+def _processes(figures: Processes) -> Iterator[Table]:
+    table = _table(
+        f"{figures.connections} connections at a time, on {figures.cores} cores, with Redis and a Milvus server",
+        ("p50 ms", "p95 ms", "p99 ms", "requests/s", "CPU ms", "with learning", "got memories"),
+    )
+    for count, chain in figures.counts.items():
+        cpu = (f"{chain.cpu_ms:.2f}", f"{chain.cpu_with_learning_ms:.2f}")
+        name = "one process" if count == 1 else f"{count} processes behind one address"
+        table.add_row(name, *_times(chain.ms), f"{chain.per_second:.0f}", *cpu, f"{chain.with_memory:.0%}")
+    table.add_section()
+    table.add_row(
+        f"requests/s, {figures.several} to one", *_ratio(figures.ratio), f"goal {figures.target:.1f} x", "", "", ""
+    )
+    table.add_row("    for each process", f"{figures.ratio.median / figures.several:.2f}")
     yield table
 
 
@@ -231,6 +249,7 @@ _MAKERS: Mapping[type, Any] = {
     Throughput: _throughput,
     Streams: _streams,
     Bodies: _bodies,
+    Processes: _processes,
     ProcessFigures: _recall,
     Growth: _growth,
     KnowledgeFigures: _knowledge,

@@ -5,22 +5,13 @@ tests that need it are skipped, and fail where `CI` is set.
 """
 
 import os
-import shutil
-import socket
-import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
-from bench.server_process import ServerProcess, lasting_port
+import bench.redis_server
 from semrouter_memory.config import RedisConfig
 from tests.run_servers import of_the_run
-
-_UNPACKED = Path(__file__).parents[1] / ".cache" / "redis" / "redis-server"
-_READY_SECONDS = 30
-_POLL_SECONDS = 0.01
 
 
 def impatient(url: str) -> RedisConfig:
@@ -28,48 +19,11 @@ def impatient(url: str) -> RedisConfig:
     return RedisConfig(url=url, timeout_ms=500, retry_seconds=0.05)
 
 
-class RedisServer(ServerProcess):
-    """One server process with its own data; it may be paused, killed and started again."""
-
-    def __init__(self, program: str, directory: Path) -> None:
-        super().__init__("Redis", directory)
-        self._program = program
-        self._port = lasting_port()
-
-    @property
-    def url(self) -> str:
-        return f"redis://127.0.0.1:{self._port}/0"
+class RedisServer(bench.redis_server.RedisServer):
+    """The same, with settings for it that are impatient."""
 
     def config(self) -> RedisConfig:
         return impatient(self.url)
-
-    def start(self) -> None:
-        """Returns when it serves."""
-        options = {
-            "port": str(self._port),
-            "bind": "127.0.0.1",
-            "dir": str(self.directory),
-            "appendfsync": "everysec",
-            "appendonly": "yes",
-            "save": "",
-            "daemonize": "no",
-            "maxmemory-policy": "noeviction",
-        }
-        arguments = [item for name, value in options.items() for item in (f"--{name}", value)]
-        with (self.directory / "output.log").open("ab") as log:
-            self._process = subprocess.Popen([self._program, *arguments], stdout=log, stderr=log)
-        self._wait_until_ready(seconds=_READY_SECONDS, poll_seconds=_POLL_SECONDS)
-
-    def restart(self) -> None:
-        self.kill()
-        self.start()
-
-    def _serves(self) -> bool:
-        """Whether it serves; while it loads its file it answers with an error."""
-        with suppress(OSError), socket.create_connection(("127.0.0.1", self._port), timeout=1) as connection:
-            connection.sendall(b"PING\r\n")
-            return connection.recv(64).startswith(b"+PONG")
-        return False
 
 
 @pytest.fixture(scope="session")
@@ -104,10 +58,9 @@ def own_redis_server(new_redis_server: Callable[[], RedisServer]) -> Iterator[Re
 
 
 def _require_program() -> str:
-    program = shutil.which("redis-server") or (str(_UNPACKED) if _UNPACKED.exists() else None)
+    program = bench.redis_server.find_redis()
     if program is None:
-        reason = "no redis-server: make redis, or install Debian's package of that name"
         if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
+            pytest.fail(bench.redis_server.MISSING)
+        pytest.skip(bench.redis_server.MISSING)
     return program

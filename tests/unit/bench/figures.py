@@ -13,6 +13,7 @@ from bench.figures import (
     KnowledgeFigures,
     Learning,
     PathFigures,
+    Processes,
     ProcessFigures,
     Ratio,
     Step,
@@ -57,6 +58,12 @@ THROUGHPUT = Throughput(
     allowed=700.0,
     share=Ratio(0.71, 0.7, 0.72),
 )
+PROCESSES = Processes(
+    connections=32,
+    cores=4,
+    counts={1: chain(80.0, per_second=200.0), 2: chain(45.0, per_second=370.0)},
+    ratio=Ratio(1.85, 1.8, 1.9),
+)
 HEADLINE = Headline(
     memories=1_000,
     stored=5_000,
@@ -92,6 +99,7 @@ KNOWLEDGE = KnowledgeFigures(
 EVERYTHING = {
     "headline": HEADLINE,
     "throughput": THROUGHPUT,
+    "processes": PROCESSES,
     "streams": STREAMS,
     "bodies": Bodies(paths={1_000: PATH, 5_000_000: PATH}),
     "recall": RECALL,
