@@ -493,7 +493,7 @@ MISTAKES = [
     Mistake("few may wait", lambda e: _threshold(e, max_pending_requests=10), "warning circuit-breaker-burst", "thresholds[0].max_pending_requests"),
     Mistake("none may wait", lambda e: _threshold(e, max_pending_requests=0), "error circuit-breaker-burst", "thresholds[0].max_pending_requests"),
     Mistake("one connection", lambda e: _threshold(e, max_connections=1), "warning circuit-breaker-burst", "thresholds[0].max_connections"),
-    Mistake("few streams in a connection", lambda e: http2_of(e).update(max_concurrent_streams=10), "warning concurrent-streams", "http2_protocol_options.max_concurrent_streams"),
+    Mistake("few streams in a connection", lambda e: http2_of(e).update(max_concurrent_streams=2), "warning concurrent-streams", "http2_protocol_options.max_concurrent_streams"),
     Mistake("a connection for ten requests", lambda e: _protocol(e).update(common_http_protocol_options={"max_requests_per_connection": 10}), "warning connection-requests", "common_http_protocol_options.max_requests_per_connection"),
     Mistake("a connection for 5 s", lambda e: _protocol(e).update(common_http_protocol_options={"max_connection_duration": "5s"}), "warning connection-duration", "common_http_protocol_options.max_connection_duration"),
     Mistake("a filter's name is misspelt", lambda e: _per_route(e, "llm", memory_recal=override(grpc_initial_metadata=[])), "error filter-unknown", 'routes[0].typed_per_filter_config["memory.recal"]'),
