@@ -10,6 +10,7 @@ import socket
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 from semrouter_memory.sockets import listening_socket
 
@@ -111,8 +112,7 @@ class _End(asyncio.Protocol):
             self._other.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast("asyncio.Transport", transport)  # uvloop's own class
 
     def data_received(self, data: bytes) -> None:
         if self._other is None:
