@@ -15,6 +15,7 @@ import orjson
 from fastapi import FastAPI
 
 from semrouter_memory.config import IdentityConfig, KnowledgeConfig, ManagementConfig
+from semrouter_memory.knowledge.service import KnowledgeService
 from semrouter_memory.maintenance.recall_journal import add_receipts
 from semrouter_memory.manage.backup import Backup
 from semrouter_memory.manage.http import Readiness, create_operator_api, create_user_api
@@ -113,9 +114,9 @@ class Ports:
 def descriptions() -> dict[str, dict[str, Any]]:
     """What each port says of itself; nothing stands behind these."""
     nothing = cast(Any, SimpleNamespace())
-    nothing.knowledge = nothing
     return {
-        name: app.openapi() for name, app in zip(("user", "operator"), _apps(nothing, nothing, nothing), strict=True)
+        name: app.openapi()
+        for name, app in zip(("user", "operator"), _apps(nothing, nothing, nothing, nothing), strict=True)
     }
 
 
@@ -151,15 +152,15 @@ def open_ports(directory: Path, model: ChatModel | None = None) -> Iterator[Port
             collections=OneCollection(store),
             backup=Backup(turn_log=log, state=state, store=store, file_lock=deletion.file_lock),
             recordings=NoRecordings(),
-            knowledge=knowledge_service(
-                store=InMemoryStore(dimension=embedder.dimension),
-                embedder=embedder,
-                turn_log=log,
-                state=state,
-                locks=locks,
-                clock=clock,
-                config=KnowledgeConfig(user_documents=True),
-            ),
+        )
+        knowledge = knowledge_service(
+            store=InMemoryStore(dimension=embedder.dimension),
+            embedder=embedder,
+            turn_log=log,
+            state=state,
+            locks=locks,
+            clock=clock,
+            config=KnowledgeConfig(user_documents=True),
         )
         # Everything is relevant: the vectors here tell little.
         reflecting = reflector(
@@ -167,11 +168,11 @@ def open_ports(directory: Path, model: ChatModel | None = None) -> Iterator[Port
             embedder=embedder,
             turn_log=log,
             clock=clock,
-            knowledge=context.knowledge,
+            knowledge=knowledge,
             model=model,
             threshold=-1,
         )
-        apps = _apps(service, context, reflecting)
+        apps = _apps(service, context, knowledge, reflecting)
         servers = [await serve_http(app, "127.0.0.1:0", drain_seconds=1) for app in apps]
         users, operators = (f"http://127.0.0.1:{server.port}" for server in servers)
         made.append(Ports(users, operators, log, state, directory, loop))
@@ -192,7 +193,9 @@ def open_ports(directory: Path, model: ChatModel | None = None) -> Iterator[Port
         loop.close()
 
 
-def _apps(service: MemoryService, context: OperatorContext, reflecting: Reflector) -> tuple[FastAPI, FastAPI]:
+def _apps(
+    service: MemoryService, context: OperatorContext, knowledge: KnowledgeService, reflecting: Reflector
+) -> tuple[FastAPI, FastAPI]:
     identity = IdentityConfig()
     operator = create_operator_api(
         service,
@@ -202,9 +205,8 @@ def _apps(service: MemoryService, context: OperatorContext, reflecting: Reflecto
         readiness=lambda: Readiness(serving=True, store_available=True),
         metrics=Metrics().exposition,
         context=context,
+        knowledge=knowledge,
         reflector=reflecting,
     )
-    users = create_user_api(
-        service, identity=identity, config=_CONFIG, knowledge=context.knowledge, reflector=reflecting
-    )
+    users = create_user_api(service, identity=identity, config=_CONFIG, knowledge=knowledge, reflector=reflecting)
     return users, operator

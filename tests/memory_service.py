@@ -26,6 +26,10 @@ class SilentObserver:
         pass
 
 
+UNASKED: dict[str, Any] = {"knowledge": None, "reflector": None}
+"""The API's other services, where a test asks for memories alone."""
+
+
 class NoRecordings:
     """The operator's live recordings, which nothing asks for."""
 

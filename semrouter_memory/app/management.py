@@ -65,7 +65,8 @@ async def serve_management(
         token=secret(management.operator_token, management.operator_token_file),
         readiness=readiness,
         metrics=metrics,
-        context=_operator_context(adapters, deletion, recordings, knowledge),
+        context=_operator_context(adapters, deletion, recordings),
+        knowledge=knowledge,
         reflector=reflector,
     )
     on_exit.push_async_callback((await serve_http(operator, management.operator_listen)).stop)
@@ -93,9 +94,7 @@ def _reflector(
     )
 
 
-def _operator_context(
-    adapters: Adapters, deletion: DeletionService, recordings: Recordings, knowledge: KnowledgeService
-) -> OperatorContext:
+def _operator_context(adapters: Adapters, deletion: DeletionService, recordings: Recordings) -> OperatorContext:
     assert adapters.collections is not None
     return OperatorContext(
         records=adapters.turn_log,
@@ -103,7 +102,6 @@ def _operator_context(
         deletion=deletion,
         collections=adapters.collections,
         recordings=recordings,
-        knowledge=knowledge,
         backup=Backup(
             turn_log=adapters.turn_log, state=adapters.state, store=adapters.store, file_lock=deletion.file_lock
         ),

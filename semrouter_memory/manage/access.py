@@ -17,11 +17,10 @@ from semrouter_memory.exchange.events import Headers
 from semrouter_memory.exchange.identity import administered, authenticated_user, is_acceptable_id, requester_of
 from semrouter_memory.knowledge.service import KnowledgeService
 from semrouter_memory.manage.exception_handlers import unauthenticated
-from semrouter_memory.manage.filters import filter_in
+from semrouter_memory.manage.parameters import filter_in, observed_in
 from semrouter_memory.manage.reflecting import Reflector
 from semrouter_memory.manage.schemas import ErrorJson
 from semrouter_memory.manage.service import MemoryService
-from semrouter_memory.manage.times import observed_in
 from semrouter_memory.model import MemoryFilter, OwnerKind, Period, Reach, Reason, Scope
 
 PREFIX = "/v1/memory"
@@ -36,16 +35,16 @@ class Access:
     Attributes:
         owner_of: the owner that a request acts for; raises an `HTTPException` when there is none.
         owner_parameters: query parameters that `owner_of` reads.
-        knowledge: the documents of organisations; None: there are none.
-        reflector: answers questions; None: nothing does.
+        knowledge: the documents of organisations.
+        reflector: answers questions.
     """
 
     service: MemoryService
     identity: IdentityConfig
     owner_of: Callable[[Request], Scope]
+    knowledge: KnowledgeService
+    reflector: Reflector
     owner_parameters: frozenset[str] = frozenset({OWNER})
-    knowledge: KnowledgeService | None = None
-    reflector: Reflector | None = None
 
     def organisation_of(self, request: Request, owner: Scope) -> Scope | None:
         """The organisation whose documents a request may search: the owner, or the one that a filter named."""
@@ -188,11 +187,6 @@ NDJSON = "application/x-ndjson"
 Owner = Annotated[Scope, Depends(_owner)]
 Api = Annotated[Access, Depends(access_of)]
 MemoryId = Annotated[str, Path(description="The memory's id.", examples=["mem_01890a5d-ac96-774b-bcce-b302099a8057"])]
-ProjectFilter = Annotated[
-    str | None, Query(description='Only this project; "" only memories without a project; without it every project.')
-]
-
-
 Observed = Annotated[Period, Depends(observed_in)]
 Filter = Annotated[MemoryFilter, Depends(filter_in)]
 

@@ -5,12 +5,12 @@ health, readiness, metrics, and the routes that need the operator's token; the p
 """
 
 import hmac
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
+from fastapi import Depends, FastAPI, Query, Request, Response
 from fastapi.responses import JSONResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
@@ -25,7 +25,6 @@ from semrouter_memory.manage import (
     knowledge_routes,
     mcp_routes,
     operator_routes,
-    reflect_routes,
     routes,
 )
 from semrouter_memory.manage.access import OWNER, PREFIX, Access, describe_owner, named_owner, owner_in_header
@@ -43,34 +42,26 @@ with `owner`."""
 _ABOUT_OPERATOR = """Health and metrics. With an operator's token configured, also the memory routes, for the user in `user_id` or the
 owner in `owner`, the turns of the log, and care of the files."""
 
-_OF_MEMORIES = (mcp_routes.router, routes.router)
+_OF_OWNERS = (mcp_routes.router, routes.router, knowledge_routes.routes)
 """In this order: a route of memories would take `mcp` for an id."""
-
-
-def _of_owners(access: Access) -> Iterator[APIRouter]:
-    yield from _OF_MEMORIES
-    if access.reflector is not None:
-        yield reflect_routes.router
-    if access.knowledge is not None:
-        yield knowledge_routes.routes
 
 
 def create_user_api(
     service: MemoryService,
     *,
+    knowledge: KnowledgeService,
+    reflector: Reflector,
     identity: IdentityConfig,
     config: ManagementConfig,
     shared_secret: str | None = None,
     secret_header: str = "x-memory-secret",  # noqa: S107 - the name of a header
-    knowledge: KnowledgeService | None = None,
-    reflector: Reflector | None = None,
 ) -> FastAPI:
     """The ASGI application for `management.listen`.
 
     Args:
+        knowledge: what members of an organisation may search, and its administrators change.
+        reflector: answers questions from memories.
         shared_secret: what every request must carry in `secret_header`; None where only the proxy reaches the port.
-        knowledge: what members of an organisation may search, and its administrators change; None: nothing.
-        reflector: answers questions from memories; None: the route does not exist.
     """
     app = _base_app("Memory", _ABOUT.format(header=identity.user_header), config)
     if shared_secret is not None:
@@ -83,7 +74,7 @@ def create_user_api(
         reflector=reflector,
     )
     console_routes.add_for_users(app)
-    for router in _of_owners(app.state.access):
+    for router in _OF_OWNERS:
         app.include_router(router, dependencies=[Depends(describe_owner)])
     return app
 
@@ -141,20 +132,21 @@ class Readiness:
 def create_operator_api(
     service: MemoryService,
     *,
+    knowledge: KnowledgeService,
+    reflector: Reflector,
     identity: IdentityConfig,
     config: ManagementConfig,
     token: str | None,
     readiness: Callable[[], Readiness],
     metrics: Callable[[], tuple[bytes, str]],
     context: OperatorContext | None = None,
-    reflector: Reflector | None = None,
 ) -> FastAPI:
     """The ASGI application for `management.operator_listen`.
 
     Args:
+        knowledge, reflector: same as in `create_user_api`.
         token: the operator's; None: only health and metrics are served.
         context: serves the operator's own routes.
-        reflector: same as in `create_user_api`.
         readiness: asked at each /readyz.
         metrics: called at each /metrics; gives the text and its content type.
     """
@@ -166,12 +158,12 @@ def create_operator_api(
             identity=identity,
             owner_of=_owner_named(identity),
             owner_parameters=frozenset({OWNER, "user_id"}),
-            knowledge=context.knowledge if context is not None else None,
+            knowledge=knowledge,
             reflector=reflector,
         )
         check = Depends(_operator_check(token))
         console_routes.add_for_operators(app, check)
-        for router in _of_owners(app.state.access):
+        for router in _OF_OWNERS:
             app.include_router(router, dependencies=[check, Depends(_describe_owner)])
         if context is not None:
             app.state.operator = context

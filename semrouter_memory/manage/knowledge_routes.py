@@ -21,7 +21,6 @@ routes = api_router(PATH, "knowledge")
 
 
 def _knowledge(owner: Owner, api: Api) -> KnowledgeService:
-    assert api.knowledge is not None
     if not api.knowledge.serves(owner):
         raise NotFoundError(
             "organisations have documents, and users where memory.knowledge.user_documents is on", kind="document"

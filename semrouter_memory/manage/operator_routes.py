@@ -16,7 +16,6 @@ from starlette.exceptions import HTTPException
 
 from semrouter_memory.deletion.service import DeletionService, PartResult
 from semrouter_memory.errors import InvalidRequestError, NotFoundError
-from semrouter_memory.knowledge.service import KnowledgeService
 from semrouter_memory.manage.access import CONFLICT, NDJSON, NOT_FOUND, TOO_LARGE, Api, api_router, ndjson_body
 from semrouter_memory.manage.backup import Backup, require_all
 from semrouter_memory.manage.exception_handlers import refusal
@@ -74,7 +73,6 @@ class OperatorContext:
     backup: Backup
     collections: Collections
     recordings: LiveRecordings
-    knowledge: KnowledgeService
 
 
 def _context(request: Request) -> OperatorContext:

@@ -14,9 +14,8 @@ import orjson
 from pydantic import Field, ValidationError, model_validator
 
 from semrouter_memory.errors import InvalidRequestError, complaint
-from semrouter_memory.manage.filters import Category
+from semrouter_memory.manage.parameters import Category, UtcTime
 from semrouter_memory.manage.schemas import EpisodeParts, MemoryJson
-from semrouter_memory.manage.times import UtcTime
 from semrouter_memory.model import (
     ASSERTED_AT,
     CATEGORY,

@@ -19,6 +19,7 @@ from semrouter_memory.errors import ChatModelError, ModelUnavailableError
 from semrouter_memory.events import CandidatesRefused
 from semrouter_memory.knowledge.service import KnowledgeService
 from semrouter_memory.manage.admission import require_text
+from semrouter_memory.manage.parameters import OneProject
 from semrouter_memory.manage.schemas import MAX_HITS, ApiAnswer, ApiRequest, whole_number
 from semrouter_memory.model import Hit, Memory, Reach, Scope
 from semrouter_memory.ports import ChatModel, Deletions, Embedder, MemoryReader, Observer
@@ -45,10 +46,7 @@ class ReflectRequest(ApiRequest):
             examples=["What did I decide about the Hawaii trip?"],
         ),
     ]
-    project_id: Annotated[
-        str | None,
-        Field(description='Only this project; "" only memories without a project; without it every project.'),
-    ] = None
+    project_id: OneProject = None
     limit: Annotated[
         int,
         Field(ge=1, le=MAX_SOURCES, strict=True, description="At most so many sources."),

@@ -24,7 +24,6 @@ from semrouter_memory.manage.access import (
     MemoryId,
     Observed,
     Owner,
-    ProjectFilter,
     api_router,
     fields_of,
     ndjson_body,
@@ -33,7 +32,9 @@ from semrouter_memory.manage.access import (
 from semrouter_memory.manage.exception_handlers import described, refusal
 from semrouter_memory.manage.explaining import ExplainableSearch, RecallJson, ReceiptList
 from semrouter_memory.manage.importing import Imported
+from semrouter_memory.manage.parameters import OneProject, observed_in
 from semrouter_memory.manage.portable import export_line
+from semrouter_memory.manage.reflecting import Reflection, ReflectRequest
 from semrouter_memory.manage.schemas import (
     MAX_PAGE,
     Deleted,
@@ -52,7 +53,6 @@ from semrouter_memory.manage.schemas import (
     StoreRequest,
     UpdateRequest,
 )
-from semrouter_memory.manage.times import observed_in
 from semrouter_memory.model import ANY_MEMORY, Form, Memory, MemoryType, OwnerKind, Scope, parse_filter
 
 router = api_router(PREFIX, "memory")
@@ -78,7 +78,7 @@ async def list_memories(
     outcome: Annotated[str, Query(description="The same of their outcome.")] = "",
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 50,
     cursor: Annotated[str, Query(description="`next_cursor` of the page before.")] = "",
-    project_id: ProjectFilter = None,
+    project_id: OneProject = None,
     observed: Observed,
     memory_filter: Filter = ANY_MEMORY,
     include: Annotated[
@@ -155,6 +155,17 @@ async def search_memories(owner: Scope, api: Access, body: SearchRequest) -> Hit
     )
     usage = await api.service.usage(scope, (hit.memory for hit in hits))
     return HitList(data=[HitJson.of_hit(hit, usage) for hit in hits])
+
+
+@router.post("/reflect", summary="Answer a question from memories")
+async def reflect_on(request: Request, owner: Owner, api: Api, body: ReflectRequest) -> Reflection:
+    """By a model that sees only what is relevant of the owner's memories and documents, with citations; a number or name that stands in none of these refuses its answer. Without a model: how often it was mentioned, since when, and when last."""
+    return await reflection(owner, api, api.organisation_of(request, owner), body)
+
+
+async def reflection(owner: Scope, api: Access, organisation: Scope | None, body: ReflectRequest) -> Reflection:
+    """Same, for an owner and the organisation whose documents are searched too."""
+    return await api.reflector.reflect(api.scope(owner, body.project_id), organisation, body)
 
 
 # -- as lines, sessions and settings: before /{memory_id}, which would take their names for ids -------------------------------

@@ -10,8 +10,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field
 
-from semrouter_memory.manage.filters import Category, FilterText
-from semrouter_memory.manage.times import Since, Until, UtcTime
+from semrouter_memory.manage.parameters import Category, FilterText, OneProject, Since, Until, UtcTime
 from semrouter_memory.model import (
     CATEGORY,
     PASSAGE_COUNT,
@@ -197,10 +196,7 @@ class SearchRequest(ApiRequest):
     types: Annotated[
         list[MemoryType] | None, Field(min_length=1, description="Only these types; without it every type.")
     ] = None
-    project_id: Annotated[
-        str | None,
-        Field(description='Only this project; "" only memories without a project; without it every project.'),
-    ] = None
+    project_id: OneProject = None
     threshold: Annotated[
         float | None,
         Field(ge=-1, le=1, strict=True, description="Least relevance; without it the most relevant, however little."),

@@ -21,11 +21,9 @@ from semrouter_memory.errors import (
 )
 from semrouter_memory.manage import routes
 from semrouter_memory.manage.access import Access
-from semrouter_memory.manage.filters import FilterText
-from semrouter_memory.manage.reflect_routes import reflection
+from semrouter_memory.manage.parameters import FilterText, OneProject, Since, Until, observed_in
 from semrouter_memory.manage.reflecting import ReflectRequest
 from semrouter_memory.manage.schemas import MemoryJson, SearchRequest, StoreRequest
-from semrouter_memory.manage.times import Since, Until, observed_in
 from semrouter_memory.model import Hit, Json, MemoryType, Scope, parse_filter
 from semrouter_memory.recall.render import cited_source
 
@@ -164,10 +162,7 @@ class _ListRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     types: Annotated[list[MemoryType], Field(description="Only these types; without it every type.")] = []
-    project_id: Annotated[
-        str | None,
-        Field(description='Only this project; "" only memories without a project; without it every project.'),
-    ] = None
+    project_id: OneProject = None
     since: Since = None
     until: Until = None
     limit: Annotated[int, Field(ge=1, le=MAX_LISTED, strict=True, description="At most so many.")] = 20
@@ -239,14 +234,14 @@ async def _list(caller: Caller, request: _ListRequest) -> dict[str, Json]:
 
 async def _search_knowledge(caller: Caller, request: _PassageRequest) -> dict[str, Json]:
     knowledge, owners = caller.api.knowledge, (caller.owner, caller.organisation)
-    if knowledge is None or not knowledge.served(owners):
+    if not knowledge.served(owners):
         return {"passages": [], "note": "This user belongs to no organisation that has documents here."}
     found = await knowledge.search_all(owners, request.query, limit=request.limit)
     return {"passages": [_cited(hit) for hit in found]}
 
 
 async def _reflect(caller: Caller, request: ReflectRequest) -> dict[str, Json]:
-    found = await reflection(caller.owner, caller.api, caller.organisation, request)
+    found = await routes.reflection(caller.owner, caller.api, caller.organisation, request)
     return found.model_dump(mode="json", exclude={"object"}, exclude_none=True)
 
 

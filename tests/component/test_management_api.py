@@ -36,7 +36,7 @@ from semrouter_memory.telemetry import logs
 from semrouter_memory.telemetry.metrics import Metrics
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 from tests.hashed import HashedEmbedder
-from tests.memory_service import memory_service
+from tests.memory_service import UNASKED, memory_service
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -198,9 +198,10 @@ def house(ports: list[Port], tmp_path: Path) -> Iterator[House]:
         state=state,
     )
     ready = {"model": True, "store": True}
-    users.switch.app = create_user_api(service, identity=identity, config=config)
+    users.switch.app = create_user_api(service, **UNASKED, identity=identity, config=config)
     operators.switch.app = create_operator_api(
         service,
+        **UNASKED,
         identity=identity,
         config=config,
         token=TOKEN,
@@ -762,6 +763,7 @@ async def test_a_client_says_what_may_be_missing_where_there_is_no_route(house: 
     operators = ports[1]
     operators.switch.app = create_operator_api(
         house.service,
+        **UNASKED,
         identity=IdentityConfig(),
         config=ManagementConfig(),
         token=None,
@@ -842,7 +844,9 @@ async def test_the_description_is_true_to_the_routes(house: House) -> None:
 
 async def test_a_shared_secret_keeps_everybody_else_out(house: House) -> None:
     service: Any = None
-    app = create_user_api(service, identity=IdentityConfig(), config=ManagementConfig(), shared_secret="s3cret")
+    app = create_user_api(
+        service, **UNASKED, identity=IdentityConfig(), config=ManagementConfig(), shared_secret="s3cret"
+    )
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
         for headers in ([], [("x-memory-secret", "wrong")], [("x-memory-secret", "s3cret")] * 2):
             answer = await client.get("/v1/memory/openapi.json", headers=headers)

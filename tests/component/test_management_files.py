@@ -32,7 +32,7 @@ from semrouter_memory.state.sqlite import SqliteStateStore
 from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 from tests.hashed import HashedEmbedder
-from tests.memory_service import NoRecordings, deletion_service, knowledge_service, memory_service
+from tests.memory_service import UNASKED, NoRecordings, deletion_service, knowledge_service, memory_service
 from tests.store_observer import StoreObserver
 
 ALICE = Scope("alice")
@@ -115,6 +115,15 @@ async def living_in(directory: Path, sockets: Path) -> AsyncIterator[House]:
     )
     operator_api = create_operator_api(
         service,
+        knowledge=knowledge_service(
+            store=store.secondary("knowledge"),
+            embedder=embedder,
+            turn_log=log,
+            state=state,
+            locks=locks,
+            clock=clock,
+        ),
+        reflector=UNASKED["reflector"],
         identity=identity,
         config=config,
         token=TOKEN,
@@ -127,18 +136,12 @@ async def living_in(directory: Path, sockets: Path) -> AsyncIterator[House]:
             collections=store.collections,
             backup=Backup(turn_log=log, state=state, store=store, file_lock=deletion.file_lock),
             recordings=NoRecordings(),
-            knowledge=knowledge_service(
-                store=store.secondary("knowledge"),
-                embedder=embedder,
-                turn_log=log,
-                state=state,
-                locks=locks,
-                clock=clock,
-            ),
         ),
     )
     _prepare(sockets)
-    users = await serve_http(create_user_api(service, identity=identity, config=config), f"unix:{sockets}/api.sock")
+    users = await serve_http(
+        create_user_api(service, **UNASKED, identity=identity, config=config), f"unix:{sockets}/api.sock"
+    )
     operators = await serve_http(operator_api, f"unix:{sockets}/operator.sock")
     try:
         yield House(directory, log, state, store, service, sockets)

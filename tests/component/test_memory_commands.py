@@ -25,7 +25,7 @@ from semrouter_memory.state.sqlite import SqliteStateStore
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 from tests.hashed import HashedEmbedder
-from tests.memory_service import memory_service, reflector
+from tests.memory_service import UNASKED, memory_service, reflector
 
 Run = Callable[..., Awaitable[Result]]
 
@@ -54,6 +54,7 @@ async def sidecar(tmp_path: Path) -> AsyncIterator[Path]:
     )
     operator_api = create_operator_api(
         service,
+        **UNASKED,
         identity=identity,
         config=config,
         token="operator-token",
@@ -63,6 +64,7 @@ async def sidecar(tmp_path: Path) -> AsyncIterator[Path]:
     (tmp_path / "token").write_text("operator-token\n")
     user_api = create_user_api(
         service,
+        knowledge=UNASKED["knowledge"],
         identity=identity,
         config=config,
         reflector=reflector(store=store, embedder=embedder, turn_log=log, clock=SystemClock(), threshold=-1),

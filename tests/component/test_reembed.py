@@ -28,7 +28,7 @@ from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 from tests.hashed import HashedEmbedder
 from tests.memories import NOW, memory
-from tests.memory_service import NoRecordings, deletion_service, memory_service
+from tests.memory_service import UNASKED, NoRecordings, deletion_service, memory_service
 from tests.milvus_server import MilvusServer
 from tests.store_observer import StoreObserver
 from tests.unit.maintenance.parts import SteppingClock
@@ -94,9 +94,9 @@ class Place:
             service = memory_service(
                 **parts, deletion=deletion, new_id=lambda: uuid.uuid4().hex, redact=Redaction, config=ManagementConfig()
             )
-            nothing: Any = None  # no test asks for documents
             api = create_operator_api(
                 service,
+                **UNASKED,
                 identity=IdentityConfig(),
                 config=ManagementConfig(),
                 token="operator-token",
@@ -109,7 +109,6 @@ class Place:
                     backup=Backup(turn_log=self.log, state=state, store=store, file_lock=deletion.file_lock),
                     collections=store.collections,
                     recordings=NoRecordings(),
-                    knowledge=nothing,
                 ),
             )
             server = await serve_http(api, f"unix:{self.directory}/o.sock")

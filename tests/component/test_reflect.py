@@ -23,7 +23,7 @@ from semrouter_memory.ports import Embedder
 from semrouter_memory.resilience import Backoff
 from semrouter_memory.store.in_memory import InMemoryStore
 from tests.chat_server import StandInServer, section
-from tests.memory_service import SilentObserver, knowledge_service, reflector
+from tests.memory_service import UNASKED, SilentObserver, knowledge_service, reflector
 from tests.recalling import ALICE, NOW, Recalling, recalling
 
 BUDGET = "My budget for the Hawaii trip is $10,000"
@@ -64,7 +64,9 @@ async def asking(
         model=model,
         **settings,
     )
-    app = create_user_api(known.service(), identity=IdentityConfig(), config=ManagementConfig(), reflector=answering)
+    app = create_user_api(
+        known.service(), **(UNASKED | {"reflector": answering}), identity=IdentityConfig(), config=ManagementConfig()
+    )
 
     async def reflect(question: str = QUESTION, *, status: int = 200, sent: Any = None, **fields: Any) -> Any:
         headers = {"x-authz-user-id": "alice", **(sent or {})}

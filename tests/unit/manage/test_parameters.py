@@ -37,6 +37,8 @@ async def test_a_route_takes_what_it_declares_and_lists_alone_are_repeated(query
     nothing = cast(Any, None)
     app = create_operator_api(
         nothing,
+        knowledge=nothing,
+        reflector=nothing,
         identity=IdentityConfig(),
         config=ManagementConfig(),
         token="token",
@@ -49,7 +51,6 @@ async def test_a_route_takes_what_it_declares_and_lists_alone_are_repeated(query
             backup=nothing,
             collections=nothing,
             recordings=recordings,
-            knowledge=nothing,
         ),
     )
     headers = {"authorization": "Bearer token"}

@@ -1,14 +1,21 @@
-"""Times that a caller sends to the management API: with an offset from UTC, and as bounds of a period."""
+"""Values that a caller selects and describes memories by: times, periods, projects, categories and filters."""
 
 import re
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Annotated
 
+from fastapi import Query
 from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field, WithJsonSchema
 
 from semrouter_memory.errors import InvalidRequestError
-from semrouter_memory.model import ALWAYS, Period
+from semrouter_memory.model import ALWAYS, MemoryFilter, Period, filterable, parse_filter
+from semrouter_memory.model.filters import MAX_VALUE_CHARS
+
+OneProject = Annotated[
+    str | None,
+    Field(description='Only this project; "" only memories without a project; without it every project.'),
+]
 
 
 def _utc(time: datetime) -> datetime:
@@ -65,3 +72,40 @@ def observed_in(since: Since = None, until: Until = None) -> Period:
     if period.end <= period.start:
         raise InvalidRequestError("must be later than since", field="until")
     return period
+
+
+def _category(value: str) -> str:
+    value = value.strip()
+    if value and not filterable(value):
+        raise ValueError("must be printable, without quotation marks, backslashes and braces")
+    return value
+
+
+def _readable(value: str) -> str:
+    parse_filter(value)
+    return value
+
+
+Category = Annotated[
+    str,
+    AfterValidator(_category),
+    Field(
+        max_length=MAX_VALUE_CHARS,
+        description='A category of your own, to filter by; "": none. The same as `metadata.category`.',
+        examples=["work"],
+    ),
+]
+FilterText = Annotated[
+    str,
+    AfterValidator(_readable),
+    Field(
+        description="Only memories that fulfil all conditions, separated by commas: `category=work`, `metadata.KEY=VALUE` (a text,"
+        " number or boolean of the metadata), `min_importance=0.5`. A comma in a value is written %2C.",
+        examples=["category=work,metadata.team=core,min_importance=0.5"],
+    ),
+]
+
+
+def filter_in(text: Annotated[FilterText, Query(alias="filter")] = "") -> MemoryFilter:
+    """The filter of a query parameter."""
+    return parse_filter(text)
