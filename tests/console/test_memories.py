@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Route, expect
 
 from tests.console.conftest import Person, budget, days_ago, picture, said
@@ -102,6 +103,7 @@ def test_a_memory_is_corrected(person: Person) -> None:
     page.get_by_role("button", name="Save").click()
     expect(said(page)).to_contain_text("Corrected.")
     assert person.contents == ["User lives in Bergen"]
+    expect(page.get_by_text("It replaced no other memory")).to_be_visible()
     page.get_by_role("button", name="Correct").click()
     page.get_by_label("Corrected text").fill("My password is hunter2secret!")
     page.get_by_role("button", name="Save").click()
@@ -232,6 +234,17 @@ def test_what_cannot_be_reached_is_said(person: Person) -> None:
     page.get_by_role("link", name="Recalls").click()
     expect(page.get_by_role("alert")).to_contain_text("cannot be reached")
     person.context.set_offline(False)
+
+
+@pytest.mark.parametrize(("status", "told"), [(401, "Reload the page to sign in"), (503, "does not answer now")])
+@pytest.mark.parametrize("view", ["Recalls", "Data"])
+def test_what_a_proxy_refuses_in_words_of_its_own_is_said(person: Person, view: str, status: int, told: str) -> None:
+    page = person.opens()
+    page.route("**/v1/memory/*", lambda route: route.fulfill(status=status, body="no"))
+    page.get_by_role("link", name=view, exact=True).click()
+    expect(page.get_by_role("alert")).to_contain_text(told)
+    if view == "Recalls":
+        expect(page.get_by_text("This cannot be shown now.")).to_be_visible()
 
 
 def test_a_memory_is_pinned_and_pinned_ones_are_found(person: Person) -> None:

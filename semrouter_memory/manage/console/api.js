@@ -11,10 +11,16 @@ export const session = {
 
 export class ApiError extends Error {
   constructor(status, { message, code } = {}) {
-    super(message ?? `The server answered ${status}.`);
+    super(message ?? withoutWords(status));
     this.status = status;
     this.code = code ?? "";
   }
+}
+
+/** For an answer that is not the API's own, but of a proxy in front of it. */
+function withoutWords(status) {
+  if (status === 401 || status === 403) return `You are not signed in, or not any more (${status}). Reload the page to sign in.`;
+  return status >= 500 ? `The memory does not answer now (${status}). Try again in a moment.` : `The server answered ${status}.`;
 }
 
 /** Keeps what an operator gave for this tab; it is gone when the tab is closed. */

@@ -2,7 +2,7 @@
 
 import { api, ApiError, download, session, upload } from "./api.js";
 import { confirmed } from "./dialogs.js";
-import { act, button, field, h, heading, moment, said, section, tell, tellAt } from "./dom.js";
+import { act, button, complain, field, h, heading, moment, said, section, tell, tellAt } from "./dom.js";
 import { many, ownerName } from "./words.js";
 
 export function dataView() {
@@ -51,7 +51,7 @@ function remembering() {
       h("div", { class: "actions" }, control)));
     place.hidden = false;
   };
-  settings().then((now) => now && show(now)).catch(() => {});
+  settings().then((now) => now && show(now)).catch(complain);
   return place;
 }
 

@@ -136,7 +136,7 @@ export async function fill(place, promise) {
     if (newest.get(place) === promise) place.replaceChildren(...content);
   } catch (error) {
     if (newest.get(place) !== promise || !place.isConnected) return;
-    place.replaceChildren();
+    place.replaceChildren(empty("This cannot be shown now.", "Reload the page to try again."));
     complain(error);
   } finally {
     clearTimeout(waiting);

@@ -145,7 +145,7 @@ function past(memory) {
 }
 
 function timeline(memories, shown) {
-  if (memories.length < 2) return h("p", { class: "hint" }, "It has not changed since it was first remembered.");
+  if (memories.length < 2) return h("p", { class: "hint" }, "It replaced no other memory, and none replaced it.");
   const newest = memories.toReversed();
   return [
     h("p", { class: "hint" }, `It has changed ${memories.length === 2 ? "once" : many(memories.length - 1, "time")}. The newest is first.`),
