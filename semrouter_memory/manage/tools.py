@@ -4,6 +4,7 @@ Strategy: a tool is a description, a part of a route's request, and a call of th
 and every limit are decided there. An answer has only what a model reads; an error names the field and what to do.
 """
 
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
@@ -129,7 +130,8 @@ class Tool:
     def advice(self, error: Exception) -> str:
         """What a model is told of a failure: the field and what to do."""
         answer = http_answer(error)
-        about = "" if answer.field is None or answer.field in answer.message else f"{answer.field}: "
+        named = answer.field is None or re.search(rf"\b{re.escape(answer.field)}\b", answer.message)
+        about = "" if named else f"{answer.field}: "
         return f"{about}{answer.message}. {self._what_to_do(error, answer)}"
 
     def _what_to_do(self, error: Exception, answer: HttpAnswer) -> str:

@@ -182,6 +182,7 @@ async def test_a_page_leads_to_the_next(ports: Ports) -> None:
         ("remember", {"content": "tea", "expires_at": "2020-01-01T00:00:00Z"}, ["expires_at: must lie in the future"]),
         ("record_episode", {"goal": "Deploy"}, ["outcome: is required"]),
         ("record_episode", {"goal": "x" * 1001, "outcome": "y"}, ["goal: ", "1000"]),
+        ("forget", {"id": None}, ["id: Input should be a valid string"]),
         ("forget", {"id": "mem_none"}, ["no such memory", "list_memories"]),
         ("forget", {"id": "\u0000"}, ["no such memory"]),
         ("list_memories", {"cursor": "mine"}, ["cursor"]),
