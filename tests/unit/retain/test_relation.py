@@ -23,6 +23,8 @@ REPLACED = [
     ("User's dose of lisinopril is 10 mg", "User's dose of lisinopril was increased to 20 mg"),
     ("User's job interview is on 2026-05-04", "User's job interview was moved to 2026-05-11"),
     ("User has four goats", "User has six goats now"),
+    ("User's solicitor is Brandt", "User's solicitor is Okafor"),
+    ("User's printer is an Epson", "User's printer is a Canon"),
     ("User is 52", "User turned 53"),
     ("User prefers rail over road", "User prefers road over rail"),
     ("User is single", "User is dating Mila"),
