@@ -205,12 +205,13 @@ def _denies(older: Statement, newer: Statement) -> bool:
 
 
 def _is_given_anew(older: Statement, newer: Statement) -> bool:
-    """Another number of the same things, or another name for one key: "two cats", "three cats"; "tutor is Yara", "is Malik"."""
+    """Another number of the same things, or another value of one key: "two cats", "three cats"; "tutor is Yara", "is Malik"."""
     others = swapped(older, newer) - {"word"}
     if older.pieces == newer.pieces and others == {"num"} and "count" in older.attributes:
         return True
-    one_key = older.key == newer.key and bool(older.key - MANY_VALUED_KEYS) and not older.people
-    return one_key and is_substituted(older, newer) and others == {"name"}
+    if older.key != newer.key or not older.key - MANY_VALUED_KEYS or older.people or not others:
+        return False
+    return not _IS.isdisjoint(older.pieces) and not _IS.isdisjoint(newer.pieces)
 
 
 def _is_reversed(older: Statement, newer: Statement) -> bool:
