@@ -32,11 +32,8 @@ _API_METHODS = ("GET", "POST", "PATCH", "DELETE")
 
 def clients_cannot_claim_identity(context: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
     """The identity headers, and the signals of upstream classifiers, are removed before a filter reads them."""
-    signals, user, others = (
-        context.config.memory.signals,
-        context.user_header,
-        context.config.memory.identity.other_headers,
-    )
+    memory = context.config.memory
+    signals, user, others = memory.signals, context.user_header, memory.identity.other_headers
     headers = dict.fromkeys((user, *others, signals.fact_header, signals.tool_header))
     routes = _guarded(chain)
     left = [name for name in headers if not all(_is_stripped(context, chain, name, route) for route in routes)]
