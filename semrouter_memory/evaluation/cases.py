@@ -15,7 +15,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, TypeAdapter, ValidationError
 
-from semrouter_memory.errors import InputFileError
+from semrouter_memory.errors import InputFileError, complaint
 from semrouter_memory.model import Json, Role
 
 T = TypeVar("T")
@@ -78,7 +78,9 @@ def case_of(kind: type[T], value: object) -> T:
     try:
         case: T = _reader(kind).validate_python(value)
     except ValidationError as error:
-        raise ValueError(_complaint(error.errors()[0])) from None
+        problem = error.errors()[0]
+        path = "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in problem["loc"])
+        raise ValueError(": ".join(filter(None, (path.removeprefix("."), complaint(problem))))) from None
     return case
 
 
@@ -115,27 +117,6 @@ def _parsed(path: Path, number: int, line: str, parse: Callable[[Json], T]) -> T
         raise InputFileError(f"{path}, line {number}: not JSON: {error}") from None
     except ValueError as error:
         raise InputFileError(f"{path}, line {number}: {error}") from None
-
-
-_COMPLAINTS = {
-    "missing": "is missing",
-    "string_type": "must be a text",
-    "tuple_type": "must be a list",
-    "frozen_set_type": "must be a list",
-    "dataclass_type": "must be an object",
-}
-
-
-def _complaint(error: Any) -> str:
-    """Pydantic's error in words."""
-    path = "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in error["loc"]).removeprefix(".")
-    match error["type"]:
-        case "value_error":
-            return f"{path} {error['ctx']['error']}".lstrip()
-        case "enum":
-            return f"{path} must be {error['ctx']['expected']}; {error['input']!r} is none"
-        case kind:
-            return f"{path} {_COMPLAINTS.get(kind) or error['msg']}"
 
 
 def write_json(path: Path, value: Json) -> None:

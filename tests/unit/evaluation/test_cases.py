@@ -43,8 +43,8 @@ def test_a_complaint_names_file_and_line(content: bytes, complaint: str, tmp_pat
 def test_a_missing_or_wrong_field_is_named_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "cases.jsonl"
     for line, complaint in (
-        ("{}", "line 1: user is missing"),
-        ('{"user": 1}', "line 1: user must be a text"),
+        ("{}", "line 1: user: Field required"),
+        ('{"user": 1}', "line 1: user: Input should be a valid string"),
         ('["b"]', "line 1: a case is a JSON object, not list"),
     ):
         path.write_text(line)

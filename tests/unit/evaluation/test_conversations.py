@@ -28,12 +28,12 @@ def test_a_conversation_is_read_with_everything_lowered_that_is_compared() -> No
     ("change", "complaint"),
     [
         ({"turns": []}, "turns must hold at least one turn"),
-        ({"turns": [{"user": "x"}]}, "turns[0].assistant is missing"),
-        ({"turns": "x"}, "turns must be a list"),
-        ({"id": 7}, "id must be a text"),
-        ({"should_remember": [{"about": "x"}]}, "should_remember[0].any_of is missing"),
-        ({"should_remember": [{"about": "x", "any_of": "y"}]}, "should_remember[0].any_of must be a list"),
-        ({"should_not_remember": None}, "should_not_remember must be a list"),
+        ({"turns": [{"user": "x"}]}, "turns[0].assistant: Field required"),
+        ({"turns": "x"}, "turns: Input should be a valid tuple"),
+        ({"id": 7}, "id: Input should be a valid string"),
+        ({"should_remember": [{"about": "x"}]}, "should_remember[0].any_of: Field required"),
+        ({"should_remember": [{"about": "x", "any_of": "y"}]}, "should_remember[0].any_of: Input should be a valid tuple"),
+        ({"should_not_remember": None}, "should_not_remember: Input should be a valid tuple"),
     ],
 )
 def test_a_line_that_is_no_conversation_is_refused(change: dict[str, object], complaint: str) -> None:

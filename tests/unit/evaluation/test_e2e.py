@@ -81,8 +81,11 @@ def test_figures_are_by_kind_and_of_those_that_want_memory_and_those_that_do_not
     ("change", "complaint"),
     [
         ({"sessions": []}, "at least one session"),
-        ({"sessions": [{"at": "noon", "turns": []}]}, r"sessions\[0\].at must be a time"),
-        ({"questions": [{"id": "q", "at": AT, "kind": "k", "text": "t", "any_of": "x"}]}, "any_of must be a list"),
+        ({"sessions": [{"at": "noon", "turns": []}]}, r"sessions\[0\].at: must be a time"),
+        (
+            {"questions": [{"id": "q", "at": AT, "kind": "k", "text": "t", "any_of": "x"}]},
+            "any_of: Input should be a valid tuple",
+        ),
     ],
 )
 def test_a_complaint_names_the_field(change: dict[str, Any], complaint: str) -> None:
