@@ -32,7 +32,10 @@ def test_a_conversation_is_read_with_everything_lowered_that_is_compared() -> No
         ({"turns": "x"}, "turns: Input should be a valid tuple"),
         ({"id": 7}, "id: Input should be a valid string"),
         ({"should_remember": [{"about": "x"}]}, "should_remember[0].any_of: Field required"),
-        ({"should_remember": [{"about": "x", "any_of": "y"}]}, "should_remember[0].any_of: Input should be a valid tuple"),
+        (
+            {"should_remember": [{"about": "x", "any_of": "y"}]},
+            "should_remember[0].any_of: Input should be a valid tuple",
+        ),
         ({"should_not_remember": None}, "should_not_remember: Input should be a valid tuple"),
     ],
 )
