@@ -32,7 +32,8 @@ _MAX_SOCKET_BYTES = 107
 HostAndPort = Annotated[str, AfterValidator(_host_and_port)]
 ListenAddress = Annotated[str, AfterValidator(_listen_address)]
 """host:port (0: any free port) or unix:path."""
-HeaderName = Annotated[str, AfterValidator(str.lower), Field(min_length=1)]
+HeaderName = Annotated[str, AfterValidator(str.lower), Field(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")]
+"""With any other character it would never be found in a request, and nobody would have an identity."""
 Percent = Annotated[float, Field(ge=-1.0, le=1.0)]
 
 

@@ -71,6 +71,7 @@ def test_the_environment_wins(write: Writer, monkeypatch: pytest.MonkeyPatch) ->
         ("memory: {milvus: {dimension: 768}}", r"memory\.milvus\.dimension is 768 but .* set both"),
         ("memory: {recall: {position: top}}", r"memory\.recall\.position: Input should be 'system' or 'user_tail'"),
         ("memory: {milvus: {token: x}}", r"memory\.milvus\.token: secrets .* SEMROUTER_MEMORY__MEMORY__MILVUS__TOKEN"),
+        ("memory: {identity: {user_header: 'x-user:'}}", r"memory\.identity\.user_header: String should match"),
         ("[1, 2]", r"must hold a mapping"),
         ("memory: {", r"is not YAML"),
         (
