@@ -51,8 +51,8 @@ embedding ends while a turn is read waits longer for the interpreter than for th
 _COLLECT_AT = (20_000, 20, 100)
 """Objects, and collections of each generation, after which the garbage collector looks at the next one."""
 
-_TICK_SECONDS_A_SESSION = 0.0002
-"""Between two looks at all open sessions: a look takes a twentieth of it."""
+_TICK_SECONDS_A_SESSION = 0.001
+"""Between two looks at all open sessions: a look takes a hundredth of it."""
 
 
 class App:
