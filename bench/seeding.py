@@ -15,6 +15,7 @@ from typing import TypeVar
 import numpy as np
 
 from bench.workload import memory_of, statements
+from semrouter_memory.app.adapters import recorder
 from semrouter_memory.model import EmbeddedMemory, Scope, Vector
 from semrouter_memory.ports import Embedder
 from semrouter_memory.store import schema
@@ -57,7 +58,9 @@ class Seeder:
         vectors = self._vectors(count, seed)
         for number, statement in enumerate(statements(count, seed=seed)):
             memory = memory_of(scope, number, statement, now=now)
-            yield schema.row_from(scope, EmbeddedMemory(memory, vectors[number]), dimension=self._embedder.dimension)
+            embedded = EmbeddedMemory(memory, vectors[number])
+            row = schema.row_from(scope, embedded, dimension=self._embedder.dimension)
+            yield row | {schema.RECORD.name: recorder().stored(embedded)}
 
     def _vectors(self, count: int, seed: int) -> Sequence[Vector]:
         draw = np.random.default_rng(seed)

@@ -29,6 +29,7 @@ class GatedStore(InMemoryStore):
         reading: what of it reads an owner's memories.
         loads: how often an owner's memories were read.
         refuses: the store fails, and does nothing.
+        quick: it answers within milliseconds.
     """
 
     def __init__(self) -> None:
@@ -36,9 +37,14 @@ class GatedStore(InMemoryStore):
         self.gated = False
         self.refuses = False
         self.loads = 0
+        self.quick = False
         self.waiting: list[asyncio.Future[None]] = []
         self.reading: list[asyncio.Future[None]] = []
         self.outcome = Outcome.DONE
+
+    @property
+    def is_quick(self) -> bool:
+        return self.quick
 
     async def load_owner(self, scope: Scope, *, limit: int, now: datetime) -> list[EmbeddedMemory] | None:
         self.loads += 1

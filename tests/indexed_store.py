@@ -6,8 +6,9 @@ from semrouter_memory.config import OwnerIndexConfig
 from semrouter_memory.ports import Clock
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.store.index_cache import AnnouncingWriter, IndexCache
+from semrouter_memory.store.index_record import Label
 from semrouter_memory.store.milvus import MilvusStore
-from semrouter_memory.store.owner_index import Label, unlabelled
+from semrouter_memory.store.owner_index import unlabelled
 from semrouter_memory.store.owner_versions import OwnerVersions
 
 

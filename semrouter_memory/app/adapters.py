@@ -4,13 +4,19 @@ Each part puts its own end onto the exit stack as soon as it is there, so whatev
 """
 
 import asyncio
+import unicodedata
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+import Stemmer
+
+import semrouter_memory
 from semrouter_memory.backends import Backends, TurnLog
 from semrouter_memory.config import ExternalModel, MemoryConfig, RetainConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
@@ -36,6 +42,8 @@ from semrouter_memory.retain.passages import SplittingWriter
 from semrouter_memory.state.in_process import InProcessOwnerLocks, InProcessOwnerVersions
 from semrouter_memory.state.sqlite import SqliteStateStore
 from semrouter_memory.store.index_cache import AnnouncingWriter, IndexCache
+from semrouter_memory.store.index_loader import RecordReader
+from semrouter_memory.store.index_record import Recorder
 from semrouter_memory.store.milvus import CollectionAdmin, MilvusStore, SecondaryCollection
 from semrouter_memory.store.owner_versions import OwnerVersions
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
@@ -44,6 +52,7 @@ if TYPE_CHECKING:
     from semrouter_memory.llm.client import OpenAIChatModel
 
 _DATA_MODE = 0o700
+_VERSION_BYTES = 8
 
 
 class SystemClock:
@@ -53,7 +62,7 @@ class SystemClock:
         return datetime.now(UTC)
 
 
-class Store(MemoryReader, MemoryWriter, Protocol):
+class Store(MemoryReader, MemoryWriter, RecordReader, Protocol):
     """A store to read, to write and to copy."""
 
     async def backup(self, directory: Path) -> str:
@@ -142,6 +151,7 @@ async def _store(
         fingerprint=embedder.fingerprint,
         observer=observer,
         tombstones=sessions.turn_log.tombstones,
+        recorder=recorder(),
     )
     await store.start()
     on_exit.push_async_callback(store.close)
@@ -210,9 +220,22 @@ async def _in_redis(
     )
 
 
+@cache
+def recorder() -> Recorder:
+    """What makes the stored part of the owners' indexes. Its version changes with any of the code that takes part."""
+    package = Path(semrouter_memory.__file__).parent
+    sources = [package / "store/index_record.py", *(package / "recall").glob("categor*.py")]
+    for part in ("language", "model"):
+        sources += (package / part).glob("*.*")
+    digest = blake2b(f"{Stemmer.version()} {unicodedata.unidata_version}".encode(), digest_size=_VERSION_BYTES)
+    for source in sorted(sources):
+        digest.update(source.read_bytes())
+    return Recorder(categories_of, digest.hexdigest())
+
+
 def owner_indexes_of(
     memory: MemoryConfig,
-    store: MemoryReader,
+    store: RecordReader,
     versions: OwnerVersions,
     *,
     clock: Clock,

@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from semrouter_memory.app import pipelines
-from semrouter_memory.app.adapters import Adapters, ExternalModels, Store, memory_writer, owner_indexes_of
+from semrouter_memory.app.adapters import Adapters, ExternalModels, Store, memory_writer, owner_indexes_of, recorder
 from semrouter_memory.config import Config, MemoryConfig, MilvusConfig
 from semrouter_memory.embedding import build
 from semrouter_memory.embedding.files import BUILT_MODEL, MODEL_FILE
@@ -173,7 +173,13 @@ async def throwaway_adapters(embedder: Embedder, config: MemoryConfig) -> AsyncI
 
 
 async def _lite(config: MilvusConfig, directory: Path, played: Adapters, exits: AsyncExitStack) -> MilvusStore:
-    store = MilvusStore(config, data_dir=directory, fingerprint=played.embedder.fingerprint, observer=played.observer)
+    store = MilvusStore(
+        config,
+        data_dir=directory,
+        fingerprint=played.embedder.fingerprint,
+        observer=played.observer,
+        recorder=recorder(),
+    )
     await store.start()
     exits.push_async_callback(store.close)
     return store

@@ -120,6 +120,17 @@ def build(texts: Sequence[str]) -> TermIndex:
     return _indexed(postings, lengths)
 
 
+def of_hashes(hashes: NDArray[np.uint64], lengths: NDArray[np.int64]) -> TermIndex:
+    """The index of texts whose terms are hashed already.
+
+    Args:
+        hashes: `term_hash` of the terms of the first text, then of the second and so on.
+        lengths: of each text, how many terms it has.
+    """
+    postings, kept = _hashed_postings(hashes, lengths, np.arange(len(lengths)))
+    return _indexed(postings, kept)
+
+
 @lru_cache(32_768)
 def term_hash(term: str) -> int:
     """64 bits, the same in every process."""
@@ -130,7 +141,12 @@ def _postings(texts: Sequence[str], places: NDArray[np.intp]) -> tuple[_Postings
     """The texts' postings, and how many terms each of them has."""
     hashed = [[term_hash(term) for term in search_terms(text)] for text in texts]
     lengths = np.fromiter(map(len, hashed), np.int64, len(hashed))
-    every = np.fromiter(_flattened(hashed), np.uint64, int(lengths.sum()))
+    return _hashed_postings(np.fromiter(_flattened(hashed), np.uint64, int(lengths.sum())), lengths, places)
+
+
+def _hashed_postings(
+    every: NDArray[np.uint64], lengths: NDArray[np.int64], places: NDArray[np.intp]
+) -> tuple[_Postings, NDArray[np.uint16]]:
     where = np.repeat(np.asarray(places, dtype=np.uint32), lengths)
     order = np.lexsort((where, every))
     every, where = every[order], where[order]

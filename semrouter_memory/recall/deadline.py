@@ -25,8 +25,8 @@ HISTORY = 0.25
 OWNER_VERSION = 0.15
 """Reading an owner's version from Redis. Less than `OWNER_INDEX`: a Redis that hangs must be found out by this wait, which is
 remembered, and not by that one, which every request would repeat."""
-OWNER_INDEX = 0.2
-"""Getting the owner's index; then the store is searched."""
+OWNER_INDEX = 0.4
+"""Getting the owner's index, which is read in for a user who was away and has few memories; then the store is searched."""
 AFTER_MODEL = 0.25
 """The least that is left for ranking after an external model was waited for."""
 _STATE = 0.5

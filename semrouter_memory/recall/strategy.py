@@ -113,11 +113,16 @@ class MemorySource:
         self._indexes = indexes
         self.now = clock.now
 
+    @property
+    def available(self) -> bool:
+        """Whether the store can be asked; False while it is known to be unavailable."""
+        return self._reader.available
+
     async def index(self, request: RecallRequest, deadline: Deadline) -> MemoryIndex | None:
         """The owner's index; None: search the store.
 
         Raises:
-            StoreUnavailableError: there is neither, known before the query is embedded in vain.
+            StoreUnavailableError: there is neither.
         """
         if self._indexes is not None:
             index = await self._indexes.get(request.scope, until=deadline.owner_index())

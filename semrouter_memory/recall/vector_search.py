@@ -78,12 +78,18 @@ class VectorSearch(ABC):
         """See `Strategy`."""
         with timer.measure("query"):
             text = self._text(query)
-        with timer.measure("search"):
-            index = await self._source.index(request, deadline)
+        index = None
+        if not self._source.available:
+            # Nothing is embedded in vain.
+            with timer.measure("search"):
+                index = await self._source.index(request, deadline)
         embedding = asyncio.create_task(self._embedded(text, query, deadline))
         try:
-            # It starts now.
+            # It starts now: the memories of a user who was away are read in meanwhile.
             await asyncio.sleep(0)
+            if index is None:
+                with timer.measure("search"):
+                    index = await self._source.index(request, deadline)
             with timer.measure("score"):
                 features = QueryFeatures.of(query)
                 candidates = self._candidates(index, request, features) if index is not None else None

@@ -25,7 +25,7 @@ _FIRST_SOUND_UPSERT = (2, 4)
 
 async def prepare(
     client: Any, name: str, *, dimension: int, fingerprint: str, lite: bool, bm25: bool, secondary: bool = False
-) -> bool:
+) -> frozenset[str]:
     """Make the collection if there is none, and load it. May be repeated after it was broken off anywhere.
 
     Args:
@@ -33,7 +33,7 @@ async def prepare(
         secondary: the collection belongs to another one, and `embeddings` does not list it.
 
     Returns:
-        Whether this collection can be searched by words.
+        The names of this collection's columns: not all can be searched by words.
 
     Raises:
         ConfigurationError: the collection was made for another schema, dimension or embedding.
@@ -43,13 +43,13 @@ async def prepare(
         await _create(client, name, _schema(described, dimension=dimension, lite=lite, bm25=bm25))
     description = await client.describe_collection(name)
     _check(description, name, dimension=dimension, fingerprint=fingerprint)
-    has_words = any(field["name"] == schema.LEXICAL.name for field in description["fields"])
+    columns = frozenset(field["name"] for field in description["fields"])
     if not await client.list_indexes(name, schema.EMBEDDING.name):
         await client.create_index(name, _index(lite=lite))
-    if has_words and not await client.list_indexes(name, schema.LEXICAL.name):
+    if schema.LEXICAL.name in columns and not await client.list_indexes(name, schema.LEXICAL.name):
         await client.create_index(name, _word_index())
     await client.load_collection(name)
-    return has_words
+    return columns
 
 
 async def embeddings(client: Any) -> dict[str, str]:
@@ -96,7 +96,7 @@ def _described(fingerprint: str, *, bm25: bool, secondary: bool) -> str:
 
 
 def _schema(described: str, *, dimension: int, lite: bool, bm25: bool) -> CollectionSchema:
-    columns = (*schema.COLUMNS, *schema.WORD_COLUMNS) if bm25 else schema.COLUMNS
+    columns = (*schema.COLUMNS, schema.RECORD, *(schema.WORD_COLUMNS if bm25 else ()))
     return CollectionSchema(
         [_field(column, dimension=dimension, lite=lite) for column in columns],
         functions=[_bm25()] if bm25 else [],
@@ -155,7 +155,7 @@ def _check(description: dict[str, Any], name: str, *, dimension: int, fingerprin
     found = _dimension(description)
     if found != dimension:
         raise ConfigurationError(_advice(name, f"vectors of {found} dimensions, the embedding gives {dimension}"))
-    if made_for.get("schema") not in {schema.VERSION, schema.WITHOUT_WORDS}:
+    if made_for.get("schema") not in {schema.VERSION, schema.WITHOUT_WORDS, *schema.WITHOUT_RECORDS}:
         raise ConfigurationError(_advice(name, f"schema {made_for.get('schema')}, this version has {schema.VERSION}"))
     if made_for.get("embedding") != fingerprint:
         raise ConfigurationError(

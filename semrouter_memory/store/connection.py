@@ -66,7 +66,7 @@ class MilvusConnection:
     Args:
         can_upsert: the place's upsert can be trusted.
         bm25: the place can search words.
-        has_words: the collection has columns that words are searched by.
+        columns: of the collection; without some of them words cannot be searched, or owners are read in more slowly.
     """
 
     def __init__(
@@ -77,14 +77,15 @@ class MilvusConnection:
         lite: LiteServer | None,
         can_upsert: bool,
         bm25: bool = False,
-        has_words: bool = False,
+        columns: frozenset[str] = frozenset(),
     ) -> None:
         self._client = client
         self._target = target
         self._lite = lite
         self._can_upsert = can_upsert
         self._bm25 = bm25
-        self._has_words = has_words
+        self._columns = columns
+        self._has_words = schema.LEXICAL.name in columns
         # A word search of Milvus Lite fails before its first row: there is no mean length to divide by.
         self._has_rows = lite is None
         # A server gives its times out itself, and never an earlier one.
@@ -191,7 +192,7 @@ class MilvusConnection:
             rows = await self._client.query(
                 self._target.collection,
                 filter=expression,
-                output_fields=list(columns),
+                output_fields=[name for name in columns if name != schema.RECORD.name or name in self._columns],
                 limit=limit,
                 consistency_level="Strong",
                 strict_float32=True,
@@ -206,7 +207,7 @@ class MilvusConnection:
         completes it.
         """
         with _store_errors("upsert"):
-            written = [self._with_terms(row) for row in rows]
+            written = [self._completed(row) for row in rows]
             if self._can_upsert:
                 await self._client.upsert(self._target.collection, written, retry_times=0)
             else:
@@ -214,8 +215,13 @@ class MilvusConnection:
                 await self._client.insert(self._target.collection, written, retry_times=0)
         self._has_rows = True
 
-    def _with_terms(self, row: Row) -> Row:
-        return row | {schema.TERMS.name: schema.indexed_terms(row["content"])} if self._has_words else row
+    def _completed(self, row: Row) -> Row:
+        """The row with the collection's own columns."""
+        terms = {schema.TERMS.name: schema.indexed_terms(row["content"])} if self._has_words else {}
+        written = {schema.RECORD.name: ""} | row | terms
+        if schema.RECORD.name not in self._columns:
+            del written[schema.RECORD.name]
+        return written
 
     async def delete(self, keys: Sequence[str]) -> None:
         with _store_errors("delete"):
@@ -258,9 +264,9 @@ class MilvusConnection:
             if not make and not await self._client.has_collection(name):
                 return None
             target = replace(self._target, collection=name)
-            has_words = await _prepared(self._client, target, self._lite, bm25=self._bm25, secondary=True)
+            columns = await _prepared(self._client, target, self._lite, bm25=self._bm25, secondary=True)
         found = MilvusConnection(
-            self._client, target, lite=self._lite, can_upsert=self._can_upsert, bm25=self._bm25, has_words=has_words
+            self._client, target, lite=self._lite, can_upsert=self._can_upsert, bm25=self._bm25, columns=columns
         )
         if self._lite is not None:
             await found.look_for_rows()
@@ -288,7 +294,7 @@ class MilvusConnection:
 
 async def _prepared(
     client: Any, target: StoreTarget, lite: LiteServer | None, *, bm25: bool, secondary: bool = False
-) -> bool:
+) -> frozenset[str]:
     return await collection.prepare(
         client,
         target.collection,
@@ -332,14 +338,14 @@ async def _connect(target: StoreTarget, lite: LiteServer | None, *, reveal: bool
                 # Lite has all of it, and no answer to the question for its version.
                 version = "" if lite is not None else await client.get_server_version()
                 bm25 = collection.can_search_words(version)
-                has_words = await _prepared(client, target, lite, bm25=bm25)
+                columns = await _prepared(client, target, lite, bm25=bm25)
             connection = MilvusConnection(
                 client,
                 target,
                 lite=lite,
                 can_upsert=collection.can_upsert_with_key(version),
                 bm25=bm25,
-                has_words=has_words,
+                columns=columns,
             )
             if lite is not None:
                 await connection.look_for_rows()

@@ -18,9 +18,17 @@ from cachetools import LRUCache, TTLCache
 from semrouter_memory.config import OwnerIndexConfig
 from semrouter_memory.errors import UnavailableError
 from semrouter_memory.model import EmbeddedMemory, Reach, Scope
-from semrouter_memory.ports import Clock, MemoryReader, MemoryWriter
-from semrouter_memory.store.index_loader import THREAD_FROM_CHARS, CacheEntry, IndexLoader, IndexUpdate, OwnerWrite
-from semrouter_memory.store.owner_index import Label, OwnerIndex, unlabelled
+from semrouter_memory.ports import Clock, MemoryWriter
+from semrouter_memory.store.index_loader import (
+    THREAD_FROM_CHARS,
+    CacheEntry,
+    IndexLoader,
+    IndexUpdate,
+    OwnerWrite,
+    RecordReader,
+)
+from semrouter_memory.store.index_record import Label
+from semrouter_memory.store.owner_index import OwnerIndex, unlabelled
 from semrouter_memory.store.owner_versions import OwnerVersions, WriteAnnouncer
 
 _T = TypeVar("_T")
@@ -31,7 +39,7 @@ _OWNERS_SHARE = 4
 _ATTEMPTS = 3
 """Loads that one request waits for, while others write."""
 _LOAD_DELAY_SECONDS = 0.03
-"""Delay before an index is loaded: the request that needs it searches the store instead, and must not queue behind the load."""
+"""Delay before a large index is loaded: the request that needs it searches the store instead, and must not queue behind the load."""
 _REFRESH_AT = 0.8
 """Part of the maximum age at which an index in use is loaded again, in the background."""
 _MAX_TOO_LARGE = 10_000
@@ -50,7 +58,7 @@ class IndexCache:
 
     def __init__(
         self,
-        reader: MemoryReader,
+        reader: RecordReader,
         versions: OwnerVersions,
         *,
         config: OwnerIndexConfig,
@@ -106,10 +114,13 @@ class IndexCache:
                         # It is unknown what a load would read of it.
                         return None
                     loading = self._loader.load(scope, delay=_LOAD_DELAY_SECONDS)
-                    if loading is None or (not loading.done() and _now() + _LOAD_DELAY_SECONDS >= until):
+                    if loading is None:
+                        return None
+                    await loading.tried_at_once.wait()
+                    if not loading.task.done() and _now() + _LOAD_DELAY_SECONDS >= until:
                         return None
                     # Unlike awaiting the task, this leaves it running when the caller is cancelled.
-                    await asyncio.wait({loading})
+                    await asyncio.wait({loading.task})
         except (UnavailableError, TimeoutError):
             return None
         except Exception as error:  # noqa: BLE001 - the store can still be searched

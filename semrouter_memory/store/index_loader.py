@@ -7,15 +7,18 @@ versions show another write, the result is dropped. Building an index takes 25 Â
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import partial
+from typing import Protocol
 
 from semrouter_memory.config import OwnerIndexConfig
 from semrouter_memory.errors import UnavailableError
-from semrouter_memory.model import Scope
-from semrouter_memory.ports import Clock, MemoryReader
-from semrouter_memory.store.owner_index import Label, OwnerIndex, build_index
+from semrouter_memory.model import EmbeddedMemory, Scope
+from semrouter_memory.ports import Clock
+from semrouter_memory.store.index_record import Label
+from semrouter_memory.store.owner_index import OwnerIndex, build_index
 from semrouter_memory.store.owner_versions import WriteAnnouncer
 
 _CONCURRENT_LOADS = 4
@@ -23,8 +26,12 @@ _MAX_LOADS = 64
 """Owners that are loaded or wait for it."""
 THREAD_FROM_CHARS = 10_000
 """Text that takes more than 10 ms to index."""
-_CHARS_PER_MEMORY = 10
+_AT_ONCE = 1_000
+"""Memories that are read in 10 to 15 ms."""
+_CHARS_PER_MEMORY = 40
 """Characters that take as long as all else that is done for one memory."""
+_CHARS_PER_RECORD = 10
+"""The same of one whose record was stored."""
 _MAX_WRITES_OF_LOAD = 32
 """Writes that are applied to the result of one load."""
 
@@ -80,15 +87,42 @@ class CacheEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class _Load:
+class IndexLoad:
     """A load under way.
 
     Attributes:
+        tried_at_once: set when it is over, or waits until the requests that need it have searched the store.
         writes: that may not be in what it reads, oldest first.
     """
 
     task: asyncio.Task[None]
+    tried_at_once: asyncio.Event
     writes: list[OwnerWrite] = field(default_factory=list)
+
+
+class RecordReader(Protocol):
+    """Reads what owners' indexes are made of. Raises `StoreUnavailableError`."""
+
+    @property
+    def available(self) -> bool:
+        """Whether the store can be asked; False while it is known to be unavailable."""
+        ...
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether it answers within milliseconds: a Milvus server does not, since it waits for a time tick."""
+        ...
+
+    async def load_records(self, scope: Scope, *, limit: int, now: datetime) -> Sequence[str | EmbeddedMemory] | None:
+        """The records (`index_record`) of all of the owner's active memories, of every project, in no order; reads fresh.
+
+        Every write and deletion that was acknowledged before the call is heeded. A row without a record of this version is given
+        whole.
+
+        Returns:
+            None: there are more than `limit`.
+        """
+        ...
 
 
 class IndexLoader:
@@ -101,7 +135,7 @@ class IndexLoader:
 
     def __init__(
         self,
-        reader: MemoryReader,
+        reader: RecordReader,
         announcer: WriteAnnouncer,
         *,
         config: OwnerIndexConfig,
@@ -117,7 +151,7 @@ class IndexLoader:
         self._label = label
         self._loaded = loaded
         self._on_error = on_error
-        self._loads: dict[str, _Load] = {}
+        self._loads: dict[str, IndexLoad] = {}
         self._running: set[asyncio.Task[None]] = set()
         self._slots = asyncio.Semaphore(_CONCURRENT_LOADS)
 
@@ -127,19 +161,21 @@ class IndexLoader:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
-    def load(self, scope: Scope, *, delay: float = 0.0) -> asyncio.Task[None] | None:
-        """The task that loads the owner's index; None when the store is unavailable or too many loads wait.
+    def load(self, scope: Scope, *, delay: float = 0.0) -> IndexLoad | None:
+        """The load of the owner's index; None when the store is unavailable or too many loads wait.
 
         Args:
-            delay: seconds before the store is read.
+            delay: seconds before the store is read for more than a few memories.
         """
         load = self._loads.get(scope.owner)
         if load is None and self._reader.available and len(self._running) < _MAX_LOADS:
-            load = _Load(asyncio.create_task(self._load(scope, delay), name="owner-index-load"))
+            tried_at_once = asyncio.Event()
+            task = asyncio.create_task(self._load(scope, delay, tried_at_once), name="owner-index-load")
+            load = IndexLoad(task, tried_at_once)
             self._loads[scope.owner] = load
             self._running.add(load.task)
             load.task.add_done_callback(self._running.discard)
-        return load.task if load is not None else None
+        return load
 
     def drop(self, owner: str) -> None:
         """Ignore the result of the load that is under way: it is unknown what was written since it began."""
@@ -154,12 +190,15 @@ class IndexLoader:
         if len(load.writes) > _MAX_WRITES_OF_LOAD:
             self.drop(owner)
 
-    async def _load(self, scope: Scope, delay: float) -> None:
+    async def _load(self, scope: Scope, delay: float, tried_at_once: asyncio.Event) -> None:
         try:
-            # Before it takes a slot: loads without a delay go first.
-            await asyncio.sleep(delay)
-            async with self._slots:
-                entry = await self._read(scope)
+            entry = await self._at_once(scope) if delay and self._reader.is_quick else None
+            if entry is None:
+                tried_at_once.set()
+                # Before it takes a slot: loads without a delay go first.
+                await asyncio.sleep(delay)
+                async with self._slots:
+                    entry = await self._read(scope, limit=self._max_memories)
             if load := self._current(scope.owner):
                 updated = entry.with_writes(load.writes) if entry is not None else None
                 if updated is not None or entry is None:
@@ -170,23 +209,34 @@ class IndexLoader:
         except Exception as error:  # noqa: BLE001 - a background task has no caller
             self._on_error(error)
         finally:
+            tried_at_once.set()
             if self._current(scope.owner):
                 self.drop(scope.owner)
 
-    def _current(self, owner: str) -> _Load | None:
+    async def _at_once(self, scope: Scope) -> CacheEntry | None:
+        """The entry of an owner with few memories, read while the request that needs it embeds its query."""
+        if self._slots.locked():
+            return None
+        async with self._slots:
+            return await self._read(scope, limit=min(_AT_ONCE, self._max_memories))
+
+    def _current(self, owner: str) -> IndexLoad | None:
         """The owner's load, if the running task is it; None: it was dropped."""
         load = self._loads.get(owner)
         return load if load is not None and load.task is asyncio.current_task() else None
 
-    async def _read(self, scope: Scope) -> CacheEntry | None:
+    async def _read(self, scope: Scope, *, limit: int) -> CacheEntry | None:
         version = await self._announcer.current(scope)
         if load := self._current(scope.owner):
             # What is done is read with the rest.
             load.writes[:] = [write for write in load.writes if write.after is None]
         read_at, now = asyncio.get_running_loop().time(), self._clock.now()
-        rows = await self._reader.load_owner(scope, limit=self._max_memories, now=now)
-        if rows is None:
+        records = await self._reader.load_records(scope, limit=limit, now=now)
+        if records is None:
             return None
-        chars = sum(len(row.memory.content) for row in rows) + len(rows) * _CHARS_PER_MEMORY
-        build = partial(build_index, scope.owner, rows, label=self._label)
+        chars = sum(
+            _CHARS_PER_RECORD if isinstance(each, str) else len(each.memory.content) + _CHARS_PER_MEMORY
+            for each in records
+        )
+        build = partial(build_index, scope.owner, records, label=self._label)
         return CacheEntry(await asyncio.to_thread(build) if chars >= THREAD_FROM_CHARS else build(), version, read_at)

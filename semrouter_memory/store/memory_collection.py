@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from operator import itemgetter
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from semrouter_memory.model import (
@@ -25,6 +26,7 @@ from semrouter_memory.model import (
     Vector,
 )
 from semrouter_memory.store import schema
+from semrouter_memory.store.index_record import Recorder
 from semrouter_memory.store.listing import ListingPosition, decode_cursor, listed, position_of
 from semrouter_memory.store.rw_lock import RWLock
 from semrouter_memory.store.schema import Row, Selection, is_searched
@@ -90,13 +92,15 @@ Ask: TypeAlias = Callable[[str, Callable[[Any], Awaitable[list[Row]]]], Awaitabl
 """Makes one call that reads, as `MemoryCollection` does."""
 
 
-async def pages_by_key(read: Callable[[str], Awaitable[list[Row]]], *, limit: int) -> AsyncIterator[list[Row]]:
+async def pages_by_key(
+    read: Callable[[str], Awaitable[list[Row]]], *, limit: int, after_key: str = ""
+) -> AsyncIterator[list[Row]]:
     """Rows in pages, until one holds fewer than `limit`.
 
     Args:
         read: reads up to `limit` rows with a greater primary key than this one.
     """
-    last_key = ""
+    last_key = after_key
     while rows := await read(last_key):
         yield rows
         if len(rows) < limit:
@@ -132,19 +136,32 @@ OWNER_BATCH = 256
 0.5 s in answers of 200, 1.6 s in answers of 2,000."""
 
 
+RECORD_BATCH = 1_024
+"""Records in one answer: 64 MiB of the largest, which are fifty times as long as most."""
+
+
 class MemoryCollection(ABC):
     """Implements `MemoryReader` and `MemoryWriter` for one collection; who derives from it makes the calls.
 
     Args:
         is_lite: the place is Milvus Lite, which needs smaller answers.
         writes: held shared by every write, and exclusively while Milvus Lite's file is compacted or copied.
+        recorder: makes what is stored for the owners' indexes; None: nothing is.
     """
 
-    def __init__(self, name: str, *, dimension: int, is_lite: bool, writes: RWLock) -> None:
+    def __init__(
+        self, name: str, *, dimension: int, is_lite: bool, writes: RWLock, recorder: Recorder | None = None
+    ) -> None:
         self._name = name
         self.dimension = dimension
         self.is_lite = is_lite
         self.writes = writes
+        self._recorder = recorder
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether a fresh read is answered within milliseconds; a server waits for its next time tick."""
+        return self.is_lite
 
     # -- MemoryReader --------------------------------------------------------------------------------------------------
 
@@ -252,15 +269,40 @@ class MemoryCollection(ABC):
 
         A server takes 200 to 350 ms for each 500.
         """
-        selection = Selection(scope=scope, reach=Reach.ALL, active_at=now, passages=True)
+        return await self._whole(Selection(scope=scope, reach=Reach.ALL, active_at=now, passages=True), limit=limit)
+
+    async def _whole(self, selection: Selection, *, limit: int, after_key: str = "") -> list[EmbeddedMemory] | None:
         batch = OWNER_BATCH if self.is_lite else SCAN_BATCH
         found: list[EmbeddedMemory] = []
-        async for rows in self._pages(selection, schema.EMBEDDED_COLUMNS, limit=batch):
-            is_first = not found
-            found += (schema.embedded_from(scope, row) for row in rows)
+        async for rows in self._pages(selection, schema.EMBEDDED_COLUMNS, limit=batch, after_key=after_key):
+            is_first = not (found or after_key)
+            found += (schema.embedded_from(selection.scope, row) for row in rows)
             if len(found) > limit or (is_first and len(rows) == batch and await self._count(selection) > limit):
                 return None
         return [row for row in found if is_searched(row.memory)]
+
+    async def load_records(self, scope: Scope, *, limit: int, now: datetime) -> Sequence[str | EmbeddedMemory] | None:
+        """See `RecordReader`. A tenth of the time that `load_owner` takes on Lite; a server takes 200 to 350 ms for each 1,024.
+
+        From the first row without a current record on, rows are read whole.
+        """
+        if self._recorder is None:
+            return await self.load_owner(scope, limit=limit, now=now)
+        selection = Selection(scope=scope, reach=Reach.ALL, active_at=now, passages=True)
+        found: list[str | EmbeddedMemory] = []
+        seen, last_key = 0, ""
+        async for rows in self._pages(selection, schema.RECORD_COLUMNS, limit=RECORD_BATCH):
+            is_full = not seen and len(rows) == RECORD_BATCH
+            if seen + len(rows) > limit or (is_full and await self._count(selection) > limit):
+                return None
+            for row in sorted(rows, key=itemgetter("id")):
+                stored = row.get(schema.RECORD.name, "")
+                if not self._recorder.is_current(stored):
+                    rest = await self._whole(selection, limit=limit - seen, after_key=last_key)
+                    return None if rest is None else [*found, *rest]
+                found += filter(None, (self._recorder.record(stored),))
+                seen, last_key = seen + 1, row["id"]
+        return found
 
     async def _at(self, scope: Scope, positions: Sequence[ListingPosition]) -> tuple[Memory, ...]:
         """The memories at these positions, in this order; one that was deleted meanwhile is left out."""
@@ -279,10 +321,14 @@ class MemoryCollection(ABC):
         Raises:
             InvalidRequestError: a value is more than Milvus can hold; nothing was written.
         """
-        encoded = [schema.row_from(scope, row, dimension=self.dimension) for row in rows]
+        encoded = [self._row(scope, row) for row in rows]
         unique = list({row["id"]: row for row in encoded}.values())
         for batch in _batches(unique, _BATCH):
             await self._upsert(batch)
+
+    def _row(self, scope: Scope, row: EmbeddedMemory) -> Row:
+        encoded = schema.row_from(scope, row, dimension=self.dimension)
+        return encoded | {schema.RECORD.name: self._recorder.stored(row)} if self._recorder is not None else encoded
 
     async def delete(self, scope: Scope, memory_ids: Sequence[str]) -> int:
         deleted = 0
@@ -308,9 +354,13 @@ class MemoryCollection(ABC):
         """Every selected row, however many there are; by default its key and time of creation."""
         return [row async for rows in self._pages(selection, columns, limit=WINDOW) for row in rows]
 
-    def _pages(self, selection: Selection, columns: Sequence[str], *, limit: int) -> AsyncIterator[list[Row]]:
+    def _pages(
+        self, selection: Selection, columns: Sequence[str], *, limit: int, after_key: str = ""
+    ) -> AsyncIterator[list[Row]]:
         return pages_by_key(
-            lambda after_key: self._query(selection, columns, after_key=after_key, limit=limit), limit=limit
+            lambda last_key: self._query(selection, columns, after_key=last_key, limit=limit),
+            limit=limit,
+            after_key=after_key,
         )
 
     async def _count(self, selection: Selection) -> int:

@@ -23,6 +23,7 @@ from semrouter_memory.resilience import Backoff
 from semrouter_memory.store import schema
 from semrouter_memory.store.connection import PREPARE_SECONDS, MilvusConnection, StoreTarget, connect
 from semrouter_memory.store.in_memory import InMemoryRows
+from semrouter_memory.store.index_record import Recorder
 from semrouter_memory.store.lite import LiteServer
 from semrouter_memory.store.lite_file import ensure_free
 from semrouter_memory.store.location import LiteFile, locate
@@ -88,6 +89,7 @@ class MilvusStore(MemoryCollection):
         fingerprint: of the embedder whose vectors are stored.
         tombstones: tell what was deleted, so that no repeated write brings it back; None: all that deletes does so
             through this store.
+        recorder: makes what is stored for the owners' indexes; None: nothing is, and reading an owner in takes longer.
 
     Raises:
         ConfigurationError: the configured place or token cannot be one.
@@ -101,6 +103,7 @@ class MilvusStore(MemoryCollection):
         fingerprint: str,
         observer: Observer,
         tombstones: TombstonesOf | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         self._observer = observer
         self._timeout_seconds = config.timeout_ms / 1000
@@ -113,7 +116,13 @@ class MilvusStore(MemoryCollection):
         )
         location = self._target.location
         self._lite = LiteServer(location.path) if isinstance(location, LiteFile) else None
-        super().__init__(config.collection, dimension=config.dimension, is_lite=self._lite is not None, writes=RWLock())
+        super().__init__(
+            config.collection,
+            dimension=config.dimension,
+            is_lite=self._lite is not None,
+            writes=RWLock(),
+            recorder=recorder,
+        )
         self._secondaries: list[SecondaryCollection] = []
         self._ahead = WriteAhead(
             journal=journal_of(self._target, data_dir),

@@ -9,20 +9,17 @@ memory and ten times as long.
 An index never changes. A write makes another one, which shares nothing with it.
 """
 
-import json
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from hashlib import blake2b
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 
-from semrouter_memory.databases import micros, moment
+from semrouter_memory.databases import micros
 from semrouter_memory.language import bm25
 from semrouter_memory.language.bm25 import TermIndex
 from semrouter_memory.model import (
@@ -35,23 +32,13 @@ from semrouter_memory.model import (
     Reach,
     Scope,
     Vector,
-    attached_to,
 )
-from semrouter_memory.store.schema import NEVER, is_searched, projects_within
+from semrouter_memory.store.index_record import KINDS, Label, columns_of, id_in, key_of, memory_in, records_of
+from semrouter_memory.store.schema import is_searched, projects_within
 
-Label: TypeAlias = Callable[[Memory], int]
-"""Sorts a memory into classes that the ranking knows, as bits (0..65535)."""
-
-KINDS = tuple(MemoryType)
-"""`OwnerIndex.kinds` are positions in it."""
-
-_KIND_CODES = {kind: code for code, kind in enumerate(KINDS)}
-_KINDS_BY_NAME = {kind.value: kind for kind in KINDS}
-_ScalarT = TypeVar("_ScalarT", bound=np.generic)
 _HashableT = TypeVar("_HashableT", bound=Hashable)
 
 _BLOCK = 256
-_LARGEST = 127
 _TINY = 1e-30
 _ATTACHED_BYTES = 512
 """Of a key and its value, as Python objects."""
@@ -203,17 +190,13 @@ class OwnerIndex:
         for at in map(int, np.flatnonzero(points < ends)):
             among = range(int(points[at]), int(ends[at]))
             memory_id = added[at].memory.id
-            points[at] += bisect_left(among, memory_id, key=lambda point: str(self._row(int(staying[point]))[0]))
+            points[at] += bisect_left(among, memory_id, key=lambda point: id_in(self.encoded(int(staying[point]))))
         return points
 
     def encoded(self, position: int) -> bytes:
         """The memory's row."""
         start = int(self.row_ends[position - 1]) if position else 0
         return self.rows[start : int(self.row_ends[position])]
-
-    def _row(self, position: int) -> list[Any]:
-        row: list[Any] = _decoded(self.encoded(position))
-        return row
 
 
 _PLAIN_COLUMNS = ("keys", "created_at", "expires_at", "kinds", "labels", "importances", "factors", "vectors")
@@ -224,53 +207,32 @@ def unlabelled(_: Memory) -> int:
     return 0
 
 
-def build_index(owner: str, rows: Sequence[EmbeddedMemory], *, label: Label = unlabelled) -> OwnerIndex:
-    """The index of these active memories of one owner."""
-    rows = sorted(rows, key=_order)
-    memories = [row.memory for row in rows]
-    project_ids, projects = _coded([memory.scope.project_id for memory in memories])
-    attached, attachments = _coded([attached_to(memory.metadata) for memory in memories])
-    vectors, factors = _quantised(rows)
-    encoded = [_row_of(memory) for memory in memories]
-
-    def column(values: Iterable[float], kind: type[_ScalarT]) -> NDArray[_ScalarT]:
-        return np.fromiter(values, kind, len(memories))
-
+def build_index(owner: str, rows: Iterable[str | EmbeddedMemory], *, label: Label = unlabelled) -> OwnerIndex:
+    """The index of these active memories of one owner, or of the memories with these records."""
+    rows = list(rows)
+    records = [row for row in rows if isinstance(row, str)]
+    columns = columns_of([*records, *records_of([row for row in rows if not isinstance(row, str)], label)])
+    project_ids, projects = _coded(columns.project_ids)
+    attached, attachments = _coded(columns.attached)
     return OwnerIndex(
         owner=owner,
         project_ids=project_ids,
-        keys=_keys([memory.id for memory in memories]),
-        created_at=column((micros(memory.created_at) for memory in memories), np.int64),
-        expires_at=column((_expiry(memory) for memory in memories), np.int64),
-        kinds=column((_KIND_CODES[memory.type] for memory in memories), np.uint8),
-        labels=column(map(label, memories), np.uint16),
-        projects=projects,
+        projects=projects[columns.groups],
         attached=attached,
-        attachments=attachments,
-        importances=column((memory.importance for memory in memories), np.float64),
-        factors=factors,
-        vectors=vectors,
-        words=bm25.build([memory.searched for memory in memories]),
-        rows=b"".join(encoded),
-        row_ends=_ends(encoded),
+        attachments=attachments[columns.groups],
+        words=bm25.of_hashes(columns.terms, columns.lengths),
+        rows=b"".join(columns.rows),
+        row_ends=_ends(columns.rows),
+        **columns.plain,
     )
+
+
+def _keys(memory_ids: Collection[str]) -> NDArray[np.uint64]:
+    return np.fromiter(map(key_of, memory_ids), np.uint64, len(memory_ids))
 
 
 def _order(row: EmbeddedMemory) -> tuple[datetime, str, int]:
     return row.memory.created_at, row.memory.id, row.memory.passage
-
-
-def _keys(memory_ids: Collection[str]) -> NDArray[np.uint64]:
-    return np.fromiter(map(_key, memory_ids), np.uint64, len(memory_ids))
-
-
-def _key(memory_id: str) -> int:
-    # Ids that are no Unicode text are different ones, too.
-    return int.from_bytes(blake2b(memory_id.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
-
-
-def _expiry(memory: Memory) -> int:
-    return NEVER if memory.expires_at is None else micros(memory.expires_at)
 
 
 def _coded(values: Sequence[_HashableT]) -> tuple[tuple[_HashableT, ...], NDArray[np.uint32]]:
@@ -289,20 +251,6 @@ def _joined_codes(
     return joined, np.array([codes[each] for each in others], dtype=np.uint32)
 
 
-def _quantised(rows: Sequence[EmbeddedMemory]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-    if not rows:
-        return np.empty((0, 0), dtype=np.int8), np.empty(0, dtype=np.float32)
-    quantised = np.empty((len(rows), len(rows[0].vector)), dtype=np.int8)
-    lengths = np.empty(len(rows), dtype=np.float32)
-    for start in range(0, len(rows), _BLOCK):
-        block = np.stack([row.vector for row in rows[start : start + _BLOCK]])
-        largest = np.maximum(np.abs(block).max(axis=1, keepdims=True), np.float32(_TINY))
-        rounded = np.rint(block * (np.float32(_LARGEST) / largest))
-        quantised[start : start + _BLOCK] = rounded
-        lengths[start : start + _BLOCK] = np.linalg.norm(rounded, axis=1)
-    return quantised, np.reciprocal(np.maximum(lengths, 1, dtype=np.float32))
-
-
 def _rows_at(origins: NDArray[np.intp], one: OwnerIndex, other: OwnerIndex) -> tuple[bytes, NDArray[np.uint32]]:
     """These rows of both, one after the other, and where each ends. What lies together is copied together."""
     block = one.rows + other.rows
@@ -319,65 +267,7 @@ def _ends(rows: Sequence[bytes]) -> NDArray[np.uint32]:
     return np.cumsum(np.fromiter(map(len, rows), np.uint32, len(rows)), dtype=np.uint32)
 
 
-# -- rows --------------------------------------------------------------------------------------------------------------
-
-
-def _row_of(memory: Memory) -> bytes:
-    row = [
-        memory.id,
-        memory.scope.project_id,
-        memory.type,
-        # As the store keeps it.
-        memory.content.encode("utf-8", "replace").decode(),
-        memory.source,
-        micros(memory.observed_at),
-        micros(memory.created_at),
-        micros(memory.updated_at),
-        memory.session_id,
-        None if memory.expires_at is None else micros(memory.expires_at),
-        float(memory.importance),
-        dict(memory.metadata),
-        memory.superseded_by,
-        memory.passage,
-    ]
-    try:
-        return orjson.dumps(row)
-    except TypeError:
-        # An id that is no Unicode text.
-        return json.dumps(row).encode()
-
-
-def _decoded(row: bytes) -> Any:
-    try:
-        return orjson.loads(row)
-    except ValueError:
-        return json.loads(row)
-
-
 @lru_cache(2_048)
 def _decoded_memory(owner: str, encoded: bytes) -> Memory:
     """Two dozen memories are decoded for each request, of an active user often the same ones."""
-    return _memory(owner, _decoded(encoded))
-
-
-def _memory(owner: str, row: Sequence[Any]) -> Memory:
-    (memory_id, project_id, kind, content, source, observed_at, created_at, updated_at, session_id) = row[:9]
-    expires_at, importance, metadata, superseded_by, passage = row[9:]
-    created = moment(created_at)
-    return Memory(
-        id=memory_id,
-        scope=Scope.of_owner(owner, project_id),
-        type=_KINDS_BY_NAME[kind],
-        content=content,
-        source=source,
-        # As a rule they are one time.
-        observed_at=created if observed_at == created_at else moment(observed_at),
-        created_at=created,
-        updated_at=created if updated_at == created_at else moment(updated_at),
-        session_id=session_id,
-        superseded_by=superseded_by,
-        expires_at=None if expires_at is None else moment(expires_at),
-        importance=importance,
-        metadata=metadata,
-        passage=passage,
-    )
+    return memory_in(owner, encoded)

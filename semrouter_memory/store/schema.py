@@ -44,11 +44,14 @@ from semrouter_memory.model.filters import NO_TEXT
 Row: TypeAlias = dict[str, Any]
 """A row as Milvus takes and gives it: column name -> value."""
 
-VERSION = 4
+VERSION = 6
 """Of this schema; stored with the collection."""
 
-WITHOUT_WORDS = 3
+WITHOUT_WORDS = 5
 """The same without `WORD_COLUMNS`: collections on servers that cannot search words."""
+
+WITHOUT_RECORDS = frozenset({3, 4})
+"""The same two without `RECORD`: collections that an earlier version made."""
 
 MAX_VARCHAR_BYTES = 65_535
 """Milvus's own bound on a text column, in UTF-8 bytes."""
@@ -106,6 +109,11 @@ TERMS = Column("terms", "VARCHAR")
 LEXICAL = Column("lexical", "SPARSE_FLOAT_VECTOR")
 WORD_COLUMNS = (TERMS, LEXICAL)
 """What words are searched by, where the store can: the content's terms, and what BM25 makes of them. Never read."""
+
+RECORD = Column("record", "VARCHAR")
+"""What the row adds to its owner's index, see `index_record`; "" where that is not known."""
+
+RECORD_COLUMNS = (ID.name, RECORD.name)
 
 READ_COLUMNS = tuple(column.name for column in COLUMNS if column.name not in {"owner", "embedding"})
 """The columns of a `Memory`. The caller knows the owner, and the vector is not read."""

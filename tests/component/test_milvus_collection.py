@@ -14,9 +14,11 @@ from pymilvus import AsyncMilvusClient, DataType, MilvusClient
 
 from semrouter_memory.config import MilvusConfig
 from semrouter_memory.errors import ConfigurationError, StoreUnavailableError
-from semrouter_memory.model import Memory, Reach, Scope
+from semrouter_memory.model import EmbeddedMemory, Memory, Reach, Scope
+from semrouter_memory.store.index_record import Recorder
 from semrouter_memory.store.lite import LiteServer
 from semrouter_memory.store.milvus import MilvusStore
+from semrouter_memory.store.owner_index import build_index, unlabelled
 from semrouter_memory.store.schema import row_from
 from tests.memories import DIMENSION, NOW, embedded, memory, vector
 from tests.milvus_server import MilvusServer
@@ -27,10 +29,17 @@ ALICE = Scope("alice")
 
 @contextlib.asynccontextmanager
 async def opened(
-    directory: Path, *, uri: str | None = None, fingerprint: str = "mini", dimension: int = DIMENSION
+    directory: Path,
+    *,
+    uri: str | None = None,
+    fingerprint: str = "mini",
+    dimension: int = DIMENSION,
+    recorder: Recorder | None = None,
 ) -> AsyncIterator[MilvusStore]:
     config = MilvusConfig(uri=uri, collection="collection", dimension=dimension, timeout_ms=30_000)
-    store = MilvusStore(config, data_dir=directory, fingerprint=fingerprint, observer=StoreObserver())
+    store = MilvusStore(
+        config, data_dir=directory, fingerprint=fingerprint, observer=StoreObserver(), recorder=recorder
+    )
     await store.start()
     try:
         yield store
@@ -153,17 +162,37 @@ async def test_a_collection_without_words_keeps_working_without_them(tmp_path: P
     file = tmp_path / "milvus.db"
     await asyncio.to_thread(_make_without_words, file, memory(ALICE))
     for n in range(1, 3):
-        async with opened(tmp_path) as store:
+        async with opened(tmp_path, recorder=Recorder(unlabelled, "1")) as store:
             await store.upsert(ALICE, [embedded(memory(ALICE, f"mem_new_{n}", content="User met a walrus"), n)])
             hits = await store.search(ALICE, vector(0), limit=1, now=NOW, text="walrus")
             assert [hit.memory for hit in hits] == [memory(ALICE)]
             loaded = await store.load_owner(ALICE, limit=9, now=NOW)
             assert len(loaded or ()) == n + 1
+            records = await store.load_records(ALICE, limit=9, now=NOW)
+            assert {each.memory.id for each in records or () if isinstance(each, EmbeddedMemory)} == {
+                each.memory.id for each in loaded or ()
+            }
             await store.compact()
     async with opened(tmp_path) as store:
         assert await store.delete_all(ALICE, Reach.ALL) == 3
         (tmp_path / "copy").mkdir()
         assert await store.backup(tmp_path / "copy") == ""
+
+
+async def test_rows_whose_record_is_missing_or_another_versions_are_read_whole(tmp_path: Path) -> None:
+    """And what follows them; each row once."""
+    wanted: dict[str, type] = {}
+    for n, recorder in enumerate([None, Recorder(unlabelled, "1"), Recorder(unlabelled, "2")]):
+        async with opened(tmp_path, recorder=recorder) as store:
+            ids = [f"mem_{at}" for at in range(600) if (at // 10 + 2) % 3 == n]
+            await store.upsert(ALICE, [embedded(memory(ALICE, each, content=each)) for each in ids])
+            wanted |= dict.fromkeys(ids, str if n == 2 else EmbeddedMemory)
+            if recorder is not None and n == 2:
+                found = await store.load_records(ALICE, limit=600, now=NOW)
+                assert found is not None
+                assert {str, EmbeddedMemory} == set(map(type, found))
+                index = build_index(ALICE.owner, found)
+                assert sorted(index.memory(at).content for at in range(len(index))) == sorted(wanted)
 
 
 @pytest.mark.parametrize("text", ["budget hawaii", "of the", ""])

@@ -29,8 +29,11 @@ from semrouter_memory.model import (
 from semrouter_memory.ports import MemoryReader, MemoryWriter
 from semrouter_memory.store import memory_collection
 from semrouter_memory.store.in_memory import InMemoryStore
-from semrouter_memory.store.memory_collection import OWNER_BATCH, SCAN_BATCH
+from semrouter_memory.store.index_loader import RecordReader
+from semrouter_memory.store.index_record import Recorder
+from semrouter_memory.store.memory_collection import OWNER_BATCH, RECORD_BATCH, SCAN_BATCH
 from semrouter_memory.store.milvus import MilvusStore
+from semrouter_memory.store.owner_index import build_index, unlabelled
 from semrouter_memory.store.schema import Row, Selection
 from tests.memories import DIMENSION, NOW, embedded, memory, vector
 from tests.milvus_server import MilvusServer
@@ -39,7 +42,7 @@ from tests.store_observer import StoreObserver
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-class Store(MemoryReader, MemoryWriter, Protocol):
+class Store(MemoryReader, MemoryWriter, RecordReader, Protocol):
     """Both ports: what the suite is about."""
 
 
@@ -89,7 +92,8 @@ HOSTILE = (
 
 @contextlib.asynccontextmanager
 async def _milvus(config: MilvusConfig, directory: Path) -> AsyncIterator[Store]:
-    store = MilvusStore(config, data_dir=directory, fingerprint="test", observer=StoreObserver())
+    recorder = Recorder(unlabelled, "test")
+    store = MilvusStore(config, data_dir=directory, fingerprint="test", observer=StoreObserver(), recorder=recorder)
     await store.start()
     yield store
     await store.close()
@@ -851,6 +855,30 @@ async def test_vectors_of_too_many_memories_are_not_read(
     assert (loaded is None) is exceeds
     if isinstance(store, MilvusStore):
         assert read == (10 if exceeds else 50)
+
+
+@pytest.mark.parametrize("count", [0, 3, RECORD_BATCH, RECORD_BATCH + 1])
+async def test_an_owners_index_is_read_whole_or_not_at_all(store: Store, user: Scope, count: int) -> None:
+    """The same as the rows make, of what is active and can be found; also where it takes several answers, or exactly one."""
+    memories = [memory(replace(user, project_id=f"p{n % 3}"), f"mem_{n}", content=f"number {n}") for n in range(count)]
+    await store.upsert(user, [embedded(each, n % 50) for n, each in enumerate(memories)])
+    await write(
+        store,
+        memory(user, "mem_superseded", superseded_at=NOW),
+        memory(user, "mem_expired", expires_at=NOW),
+        memory(Scope(f"{user.owner_id}-other"), "mem_theirs"),
+    )
+    for limit in (count, 100_000):
+        rows, records = [await load(user, limit=limit, now=NOW) for load in (store.load_owner, store.load_records)]
+        assert rows is not None
+        assert records is not None
+        index, built = build_index(user.owner, records), build_index(user.owner, rows)
+        assert index.rows == built.rows
+        assert len(index) == count
+        assert np.array_equal(index.vectors, built.vectors)
+    assert count == 0 or await store.load_records(user, limit=count - 1, now=NOW) is None
+    await store.delete(user, [each.id for each in memories[1:]])
+    assert len(await store.load_records(user, limit=5, now=NOW) or ()) == min(count, 1)
 
 
 # -- history -----------------------------------------------------------------------------------------------------------

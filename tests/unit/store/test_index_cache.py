@@ -15,7 +15,8 @@ from semrouter_memory.errors import StoreUnavailableError
 from semrouter_memory.model import Memory, Reach, Scope
 from semrouter_memory.ports import MemoryIndex
 from semrouter_memory.store import index_cache, index_loader, owner_versions
-from semrouter_memory.store.owner_index import Label, unlabelled
+from semrouter_memory.store.index_record import Label
+from semrouter_memory.store.owner_index import unlabelled
 from tests.gated_store import GatedStore, Outcome, ToldVersions
 from tests.indexed_store import IndexedStore
 from tests.memories import NOW, embedded, memory
@@ -141,6 +142,32 @@ async def test_the_store_is_read_after_who_asked_has_searched_it(kit: Kit, monke
     assert asking.result() is None
     assert kit.store.loads == 0
     assert await replica.index(ALICE, until=soon()) is not None
+    assert kit.store.loads == 1
+
+
+async def test_few_memories_are_read_at_once_where_the_store_is_quick(
+    kit: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who has more is asked for in the store, and read in later."""
+    monkeypatch.setattr(index_cache, "_LOAD_DELAY_SECONDS", 60)
+    monkeypatch.setattr(index_loader, "_AT_ONCE", 2)
+    kit.store.quick = True
+    replica = kit.replica()
+    await write(kit.replica(), "a", "b")
+    assert ids(await replica.index(ALICE, until=soon())) == {"a", "b"}
+    assert kit.store.loads == 1
+    await write(kit.replica(), "c")
+    assert await replica.index(ALICE, until=soon()) is None
+    assert kit.store.loads == 2
+
+
+async def test_who_has_few_memories_does_not_wait_longer_than_they_can(kit: Kit) -> None:
+    kit.store.quick = kit.store.gated = True
+    replica = kit.replica()
+    assert await replica.index(ALICE, until=soon(0.02)) is None
+    kit.store.gated = False
+    await opened(kit.store)
+    assert ids(await index(replica)) == set()
     assert kit.store.loads == 1
 
 

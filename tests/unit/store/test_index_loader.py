@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 from semrouter_memory.config import OwnerIndexConfig
 from semrouter_memory.model import Scope
 from semrouter_memory.state.in_process import InProcessOwnerVersions
-from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.store.index_loader import CacheEntry, IndexLoader
 from semrouter_memory.store.owner_index import unlabelled
 from semrouter_memory.store.owner_versions import WriteAnnouncer
+from tests.gated_store import GatedStore
 
 
 class Clock:
@@ -26,7 +26,7 @@ async def test_a_load_that_is_delayed_keeps_no_other_waiting() -> None:
         loaded.append(scope.owner_id)
 
     loader = IndexLoader(
-        InMemoryStore(dimension=2),
+        GatedStore(),
         WriteAnnouncer(InProcessOwnerVersions()),
         config=OwnerIndexConfig(),
         clock=Clock(),
@@ -39,7 +39,7 @@ async def test_a_load_that_is_delayed_keeps_no_other_waiting() -> None:
     await asyncio.sleep(0)
     loading = loader.load(Scope("active"))
     assert loading is not None
-    await asyncio.wait({loading}, timeout=2)
+    await asyncio.wait({loading.task}, timeout=2)
     assert loaded == ["active"]
     await loader.close()
     assert not errors

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from semrouter_memory.language.terms import terms
 from semrouter_memory.model import EmbeddedMemory, Memory, MemoryType, Reach, Scope
-from semrouter_memory.store.owner_index import KINDS, OwnerIndex, build_index, unlabelled
+from semrouter_memory.store.index_record import KINDS
+from semrouter_memory.store.owner_index import OwnerIndex, build_index, unlabelled
 from tests.memories import NOW, embedded, memory, vector
 
 ALICE = Scope("alice")

@@ -1,0 +1,63 @@
+"""What a memory adds to its owner's index, as the store keeps it."""
+
+from dataclasses import replace
+
+import pytest
+
+from semrouter_memory.model import Memory, MemoryType, Scope
+from semrouter_memory.store import index_record
+from semrouter_memory.store.index_record import Recorder
+from semrouter_memory.store.owner_index import build_index
+from tests.memories import NOW, embedded, memory
+
+ALICE = Scope("alice")
+RECORDER = Recorder(lambda one: len(one.content), "v1")
+
+MEMORIES = (
+    memory(ALICE, "plain"),
+    replace(memory(ALICE, "mem\n\ud800", metadata={"tag": "[x]\n", "n": [1, 2]}), importance=0.25),
+    memory(replace(ALICE, project_id='a"\nb'), "elsewhere", metadata={"tag": "x"}),
+    memory(ALICE, "中文", content="我对花生过敏\n", kind=MemoryType.EPISODIC, expires_at=NOW),
+    memory(ALICE, "nothing", content=""),
+    *(replace(memory(ALICE, "long", content=f"part {at}"), passage=at) for at in (1, 2, 10)),
+)
+
+
+def test_an_index_is_the_same_of_stored_records_and_of_the_rows_themselves() -> None:
+    rows = [embedded(one, seed) for seed, one in enumerate(MEMORIES)]
+    records = [RECORDER.record(RECORDER.stored(row)) for row in reversed(rows)]
+    stored, built = build_index("user:alice", records), build_index("user:alice", rows, label=RECORDER.label)
+    assert [stored.memory(at) for at in range(len(rows))] == [built.memory(at) for at in range(len(rows))]
+    assert {stored.memory(at).id for at in range(len(rows))} == {one.id for one in MEMORIES}
+    for name in ("keys", "created_at", "expires_at", "kinds", "labels", "importances", "factors", "vectors"):
+        assert getattr(stored, name).tolist() == getattr(built, name).tolist()
+    for name in ("hashes", "starts", "texts", "counts", "weights", "lengths"):
+        assert getattr(stored.words, name).tolist() == getattr(built.words, name).tolist()
+    assert [stored.attached[at] for at in stored.attachments] == [built.attached[at] for at in built.attachments]
+
+
+def test_records_and_rows_make_one_index() -> None:
+    first, second = embedded(memory(ALICE, "a"), 1), embedded(memory(ALICE, "b"), 2)
+    index = build_index("user:alice", [second, RECORDER.record(RECORDER.stored(first))], label=RECORDER.label)
+    assert [index.memory(at).id for at in range(2)] == ["a", "b"]
+
+
+@pytest.mark.parametrize("one", [memory(ALICE, superseded_at=NOW), memory(ALICE, metadata={"passage_count": 2})])
+def test_what_no_index_holds_has_an_empty_record(one: Memory) -> None:
+    stored = RECORDER.stored(embedded(one))
+    assert RECORDER.is_current(stored)
+    assert RECORDER.record(stored) == ""
+
+
+def test_another_versions_records_and_missing_ones_are_not_read() -> None:
+    stored = replace(RECORDER, version="v2").stored(embedded(memory(ALICE)))
+    assert not RECORDER.is_current(stored)
+    assert not RECORDER.is_current("")
+
+
+def test_a_record_that_is_too_long_for_the_store_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = embedded(memory(ALICE))
+    size = len(RECORDER.stored(row).encode())
+    for most, is_there in ((size, True), (size - 1, False)):
+        monkeypatch.setattr(index_record, "MAX_VARCHAR_BYTES", most)
+        assert bool(RECORDER.stored(row)) is is_there
