@@ -47,6 +47,7 @@ class Store(MemoryReader, MemoryWriter, RecordReader, Protocol):
 
 
 _USERS = itertools.count()
+_RECORDER = Recorder(unlabelled, "test")
 
 HOSTILE = (
     "",
@@ -92,8 +93,7 @@ HOSTILE = (
 
 @contextlib.asynccontextmanager
 async def _milvus(config: MilvusConfig, directory: Path) -> AsyncIterator[Store]:
-    recorder = Recorder(unlabelled, "test")
-    store = MilvusStore(config, data_dir=directory, fingerprint="test", observer=StoreObserver(), recorder=recorder)
+    store = MilvusStore(config, data_dir=directory, fingerprint="test", observer=StoreObserver(), recorder=_RECORDER)
     await store.start()
     yield store
     await store.close()
@@ -102,7 +102,7 @@ async def _milvus(config: MilvusConfig, directory: Path) -> AsyncIterator[Store]
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=["in_memory", "lite", "server"])
 async def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Store]:
     if request.param == "in_memory":
-        yield InMemoryStore(dimension=DIMENSION)
+        yield InMemoryStore(dimension=DIMENSION, recorder=_RECORDER)
         return
     uri = None
     if request.param == "server":

@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 
 from semrouter_memory.model import Memory, MemoryType, Scope
-from semrouter_memory.store import index_record
+from semrouter_memory.store import index_record, memory_collection, schema
+from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.store.index_record import Recorder
 from semrouter_memory.store.owner_index import build_index
-from tests.memories import NOW, embedded, memory
+from tests.memories import DIMENSION, NOW, embedded, memory
 
 ALICE = Scope("alice")
 RECORDER = Recorder(lambda one: len(one.content), "v1")
@@ -61,3 +62,25 @@ def test_a_record_that_is_too_long_for_the_store_is_left_out(monkeypatch: pytest
     for most, is_there in ((size, True), (size - 1, False)):
         monkeypatch.setattr(index_record, "MAX_VARCHAR_BYTES", most)
         assert bool(RECORDER.stored(row)) is is_there
+
+
+@pytest.mark.parametrize("stale", [{0}, {7}, {19}, set(range(20)), set()])
+async def test_from_the_first_row_without_a_current_record_on_rows_are_read_whole(
+    stale: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("RECORD_BATCH", "OWNER_BATCH"):
+        monkeypatch.setattr(memory_collection, name, 5)
+    store = InMemoryStore(dimension=DIMENSION, recorder=RECORDER)
+    rows = [embedded(memory(ALICE, f"mem_{at:02}"), at) for at in range(20)]
+    await store.upsert(ALICE, rows)
+    for at in stale:
+        row = store._rows.by_key[schema.primary_key(ALICE, f"mem_{at:02}")]
+        row["record"] = "" if at % 2 else row["record"].replace("v1", "v2", 1)
+    for limit in (19, 20):
+        found = await store.load_records(ALICE, limit=limit, now=NOW)
+        assert (found is None) is (limit < len(rows))
+    assert found is not None
+    assert [isinstance(each, str) for each in found] == [at < min(stale, default=20) for at in range(20)]
+    index = build_index(ALICE.owner, found, label=RECORDER.label)
+    built = build_index(ALICE.owner, rows, label=RECORDER.label)
+    assert (index.rows, index.vectors.tolist()) == (built.rows, built.vectors.tolist())
