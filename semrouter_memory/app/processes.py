@@ -57,7 +57,8 @@ def serve_processes(config: Config, arguments: Sequence[str]) -> None:
     preflight.check(config)
     config.memory.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a relayed connection takes two
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a relayed connection takes two
     with (
         TemporaryDirectory(prefix="semrouter-memory-") as sockets,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
@@ -148,12 +149,15 @@ class _Child:
         """Returns: True when it accepts streams, False when it ended before."""
         self._started = time.monotonic()
         environment = {variable_of(setting): value for setting, value in self._settings.items()}
-        # Nothing is written to the pipe: it closes when this process ends, however that happens.
-        self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "semrouter_memory", "serve", "--until-eof", *self._arguments),
-            stdin=asyncio.subprocess.PIPE,
-            env={**os.environ, **environment},
-        )
+        try:
+            # Nothing is written to the pipe: it closes when this process ends, however that happens.
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "semrouter_memory", "serve", "--until-eof", *self._arguments),
+                stdin=asyncio.subprocess.PIPE,
+                env={**os.environ, **environment},
+            )
+        except OSError:
+            return False  # no memory, for example
         while self._process.returncode is None:
             if accepts(self.ext_proc):
                 return True

@@ -21,7 +21,7 @@ from starlette.routing import Route
 from semrouter_memory.manage.exception_handlers import error_response
 from semrouter_memory.manage.http import Readiness
 
-_HEALTH_SECONDS = 2.0
+_HEALTH_SECONDS = 1.5
 _OF_THE_CONNECTION = frozenset({b"connection", b"transfer-encoding"})
 _OF_THE_BODY = frozenset({b"content-length"})
 _MAX_BODY_BYTES = 65_536

@@ -114,7 +114,7 @@ class Pair:
 
     def accepted_here(self) -> int:
         """How many turns the local files have ever accepted, by their own count and not by the totals."""
-        return sum(_accepted_in(directory) for directory in self.directories)
+        return sum(accepted_in(directory) for directory in self.directories)
 
     async def turns(self, user: str | None = None) -> list[dict[str, Any]]:
         """All turns of the log, with their texts, oldest first."""
@@ -205,8 +205,8 @@ async def pair(
         yield Pair(tuple(Installation(stack, llm) for stack in stacks), tuple(data), collection)
 
 
-def _accepted_in(directory: Path) -> int:
-    """In the log itself, or in the spool of what goes to Redis."""
+def accepted_in(directory: Path) -> int:
+    """How many turns a data directory has ever accepted: in the log itself, or in the spool of what goes to Redis."""
     count = "SELECT accepted + coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'spool'), 0) FROM counters"
     with closing(sqlite3.connect(f"file:{directory / 'turns.db'}?mode=ro", uri=True)) as database:
         return int(database.execute(count).fetchone()[0])

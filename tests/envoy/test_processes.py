@@ -18,7 +18,7 @@ from tests.redis_server import RedisServer
 
 from .client import CHAT
 from .conftest import ALICE, BOB, Installation, eventually, installed
-from .replicas import OPERATOR, on_redis, settings
+from .replicas import OPERATOR, accepted_in, on_redis, settings
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
 
@@ -129,13 +129,15 @@ async def test_the_operators_port_speaks_for_all_of_them(running: Installation, 
         assert (await http.post("/v1/compact")).status_code == 401
 
 
-async def test_sigterm_leaves_running_streams_whole_and_no_process(running: Installation) -> None:
+async def test_sigterm_waits_for_running_streams_and_what_they_teach(running: Installation) -> None:
+    before = accepted(running)
     streams = [asyncio.create_task(streamed(running, delay_ms=200)) for _ in range(12)]
     await asyncio.sleep(0.5)
     pids = children(running)
     assert await running.stack.sidecar.stop() == 0
     assert all([(await stream).endswith("data: [DONE]\n\n") for stream in streams])
     assert [pid for pid in pids if runs(pid)] == []
+    assert accepted(running) == before + len(streams)
 
 
 async def test_the_processes_end_with_the_one_that_started_them(running: Installation) -> None:
@@ -147,6 +149,12 @@ async def test_the_processes_end_with_the_one_that_started_them(running: Install
         return not any(map(runs, pids))
 
     await eventually(ended, "they go on alone")
+
+
+def accepted(on: Installation) -> int:
+    """How many turns the processes have accepted, by their own files."""
+    data = Path(on.stack.sidecar.log).parent / "data"
+    return sum(accepted_in(data / name) for name in PROCESSES)
 
 
 async def ask(
