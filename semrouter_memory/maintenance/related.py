@@ -199,7 +199,7 @@ def _tie(newer: Memory, older: Memory, similarity: float) -> Tie | None:
         return Tie.SAID
     is_event = new.is_event or old.is_event
     same_class = bool(_classes(one.values) & _classes(other.values))
-    if not is_event and new.key and new.key == old.key:
+    if not is_event and new.given and new.given == old.given:
         return Tie.EARLIER if same_class else Tie.ALSO
     return Tie.EARLIER if same_class and _in_sequence(new, old) else None
 

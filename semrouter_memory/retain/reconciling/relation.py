@@ -10,8 +10,8 @@ from enum import StrEnum
 
 from semrouter_memory.language.values import kinds
 from semrouter_memory.learned.logistic import Multinomial
-from semrouter_memory.retain.reconciling.features import features, is_change, is_substituted, swapped
-from semrouter_memory.retain.reconciling.statement import MANY_VALUED_KEYS, ONE_VALUED, Statement
+from semrouter_memory.retain.reconciling.features import features, is_change, is_substituted, is_turned, swapped
+from semrouter_memory.retain.reconciling.statement import MANY_VALUED_KEYS, ONE_VALUED, Statement, statement
 
 _MODEL = Multinomial.load("relation")
 # Probabilities from which on a relation holds. High, because the error that matters is a fact that is wrongly superseded;
@@ -26,7 +26,7 @@ _SAME_STEPS = 0.75
 """Share of their words that two procedures for one goal have in common when they are the same."""
 _OPEN = frozenset({"num", "date", "time", "day", "month", "year"})
 """Kinds of number that tell no attribute by themselves."""
-_IS = frozenset({"is", "are", "是"})
+_ONE_AT_A_TIME = frozenset({"lives in", "works as", "works at", "works for", "reports to", "住在"})
 _ONE = ONE_VALUED - {"count"}
 _SPOUSES = frozenset({"partner", "wife", "husband"})
 _STANCE = frozenset({"negated", "ended", "past", "planned"})
@@ -131,9 +131,11 @@ def keeps_both(older: Statement, newer: Statement) -> bool:
         or ("past" in newer.marks ^ older.marks and not is_change(newer))
         or older.is_event
         or ("planned" in older.marks - newer.marks and len(newer.content & older.content) * 2 < len(older.content))
+        or is_turned(older, newer)
         or (older.key and newer.key and _other_key(older, newer))
         or bool(newer.key & newer.names - older.content)
         or _all_other(older.purposes, newer.purposes)
+        or (_same_number(older, newer) and not ended)
         or _other_measure(older, newer)
         or not _has_common(older, newer)
         or _is_of_two(older, newer)
@@ -162,17 +164,12 @@ def _has_common(older: Statement, newer: Statement) -> bool:
 
 
 def _is_otherwise(older: Statement, newer: Statement) -> bool:
-    """Something else is said of the same thing, and nothing tells of a change: "is from 1911", "has five rooms".
-
-    So it is where a description stands in place of a name or number: "works at Fennwick", "works at night".
-    """
-    if is_change(newer) or "relationship" in older.attributes & newer.attributes:
+    """Another kind of thing is said with the same key, and nothing tells of a change: "is from 1911", "has five rooms"."""
+    if not older.given or is_change(newer):
         return False
-    same_key = bool(older.key) and older.key == newer.key
-    if same_key and not _IS.isdisjoint(older.pieces) and _IS.isdisjoint(newer.pieces):
-        return True
-    old, new = ((one.names | one.values) - other.content for one, other in ((older, newer), (newer, older)))
-    return is_substituted(older, newer) and bool(old) != bool(new)
+    if older.given == newer.given:
+        return _names_value(older) != _names_value(newer)
+    return bool(older.key) and older.key == newer.key and not newer.given
 
 
 def _is_of_two(older: Statement, newer: Statement) -> bool:
@@ -185,6 +182,11 @@ def _is_of_two(older: Statement, newer: Statement) -> bool:
         and bool({"name", "word"} & others)
         and bool(others - {"name", "word"})
     )
+
+
+def _same_number(older: Statement, newer: Statement) -> bool:
+    """The same number, and none that is new: it is of something else."""
+    return bool(older.values & newer.values) and not newer.values - older.values
 
 
 def _other_measure(older: Statement, newer: Statement) -> bool:
@@ -205,13 +207,23 @@ def _denies(older: Statement, newer: Statement) -> bool:
 
 
 def _is_given_anew(older: Statement, newer: Statement) -> bool:
-    """Another number of the same things, or another value of one key: "two cats", "three cats"; "tutor is Yara", "is Malik"."""
-    others = swapped(older, newer) - {"word"}
-    if older.pieces == newer.pieces and others == {"num"} and "count" in older.attributes:
+    """The same key has another value of the same kind: "User's favourite book is A", "User's favourite book is B"."""
+    if older.pieces == newer.pieces and swapped(older, newer) == {"num"} and "count" in older.attributes:
         return True
-    if older.key != newer.key or not older.key - MANY_VALUED_KEYS or older.people or not others:
+    if not older.given or older.given != newer.given or older.people or older.key & MANY_VALUED_KEYS:
         return False
-    return not _IS.isdisjoint(older.pieces) and not _IS.isdisjoint(newer.pieces)
+    old, new = statement(older.value), statement(newer.value)
+    if old.content & new.content or not old.content or not new.content:
+        return False
+    others = swapped(older, newer) - {"word"}
+    one = older.given in _ONE_AT_A_TIME or "favourite" in older.attributes
+    return bool(others or one) and _names_value(older) == _names_value(newer)
+
+
+def _names_value(said: Statement) -> bool:
+    """Whether the value is a name or a number, not a description."""
+    value = statement(said.value)
+    return bool(value.values or value.content & said.names)
 
 
 def _is_reversed(older: Statement, newer: Statement) -> bool:

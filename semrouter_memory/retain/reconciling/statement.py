@@ -21,6 +21,11 @@ _KEY = re.compile(
     r"^(?:user's|[a-z]+'s) (?P<key>" + _PHRASE + r")"
     r" (?:(?:is|are|was|were|will be|has been|has|gets?|goes|takes?) |[a-z]{3,}(?:s|ed) (?=(?:on|at|in|to|from|until|by) |\W?\d))"
 )
+_GIVEN = (
+    re.compile(rf"^user's (?P<key>{_PHRASE}) (?:is|are) (?:now |called |named )*(?P<value>\S.*)$"),
+    re.compile(r"^user(?P<key>的.{1,8}?[是叫]|住在|是)(?P<value>.+)$"),
+)
+_HOLDS = tuple(f"user {held} " for held in ("lives in", "works as", "works at", "works for", "reports to"))
 _GOAL_OPENINGS = ("how to ", "to ", "for ", "when ")
 _GOAL_CHARS = range(3, 81)
 _CHANGED_KEY = re.compile(
@@ -51,6 +56,8 @@ class Statement:
         purposes: what it is said for: "for the Oslo trip", "with Farah".
         ways: directions: "from Rome", "to Rome".
         former: what it says that was changed: "from Friday to Sunday"; not among its words, names and values.
+        given: what a value is given to, as it stands: "(rent) is 780 euros", "User (lives in) Rome".
+        value: that value.
         marks: what it says of itself: negated, ended, changed, planned, ...
         attributes: attributes that its words may name.
         goal: what a procedure is for; its words are the steps' then.
@@ -68,6 +75,8 @@ class Statement:
     purposes: frozenset[str]
     ways: frozenset[tuple[str, str]]
     former: frozenset[str]
+    given: str
+    value: str
     marks: frozenset[str]
     attributes: frozenset[str]
     goal: frozenset[str]
@@ -90,6 +99,7 @@ def statement(content: str, *, procedural: bool = False) -> Statement:
     names = frozenset(term for name in capitalised(content) if name.lower() not in _CAPITALS for term in _stems(name))
     # Not a month, which is part of a value.
     names = (names & frozenset(_stems(rest))) - _LIGHT
+    given, value = _given(plain)
     marks = frozenset(_found(_MARKS, said))
     former = _former(plain) if "changed" in marks else frozenset()
     key = _KEY.match(plain) or _HAN_KEY.match(plain) or ("changed" in marks and _CHANGED_KEY.match(plain))
@@ -109,6 +119,8 @@ def statement(content: str, *, procedural: bool = False) -> Statement:
         ways=frozenset(_ways(_TOKEN.findall(plain))),
         marks=marks,
         former=former,
+        given=given,
+        value=value,
         attributes=frozenset(_found(_ATTRIBUTES, said)),
         goal=frozenset(_stems(goal)),
         sentences=len(sentences(content)) or 1,
@@ -116,6 +128,14 @@ def statement(content: str, *, procedural: bool = False) -> Statement:
         is_chinese=bool(CJK.search(content)),
         in_third_person=told == content,
     )
+
+
+def _given(plain: str) -> tuple[str, str]:
+    """What a value is given to, as it stands, and the value."""
+    if held := next((each for each in _HOLDS if plain.startswith(each) and plain != each), ""):
+        return held.removeprefix("user ").strip(), plain.removeprefix(held)
+    found = next((found for each in _GIVEN if (found := each.match(plain))), None)
+    return (found["key"], found["value"]) if found else ("", "")
 
 
 def _ways(tokens: Sequence[str]) -> Iterator[tuple[str, str]]:
