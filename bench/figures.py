@@ -331,6 +331,11 @@ def _goals(figures: Any) -> Iterator[tuple[str, bool]]:
     elif isinstance(figures, Processes):
         name = f"{figures.several} processes on {figures.cores} cores at least {figures.target:.1f} x one"
         yield name, figures.ratio.median >= figures.target
+        got = min(chain.with_memory for chain in figures.counts.values())
+        yield (
+            f"memories in at least {WITH_MEMORY_TARGET:.0%} of the requests, one and several processes",
+            (got >= WITH_MEMORY_TARGET),
+        )
     elif isinstance(figures, KnowledgeFigures):
         yield f"recall beside documents within {KNOWLEDGE_TARGET_MS} ms", figures.beside.p50 <= KNOWLEDGE_TARGET_MS
         yield f"documents added at {ADDING_TARGET:.0%} of embedding's speed", figures.adding.median >= ADDING_TARGET

@@ -16,6 +16,9 @@ from semrouter_memory.config import MilvusConfig
 _REQUESTS_A_ROUND = 100
 """Of those one after the other in the other sections: so many of them for one round."""
 _LEAST_ROUNDS = 3
+_DEADLINE_MS = 2_000
+"""Long, so that both do the whole work: a request whose recall is given up costs less, and more of them are given up where
+the machine is busier."""
 
 
 async def processes(bench: Bench) -> Processes:
@@ -35,6 +38,7 @@ async def processes(bench: Bench) -> Processes:
             memory = {
                 "milvus": {"uri": milvus, "collection": store.collection},
                 "redis": {"url": redis, "prefix": f"bench-{count}"},
+                "recall": {"deadline_ms": _DEADLINE_MS},
             }
             on = await exits.enter_async_context(
                 bench.installation(data.parent.name, data, users, memory=memory, processes=count)
