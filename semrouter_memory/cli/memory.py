@@ -91,7 +91,7 @@ def _list(
     *,
     limit: Annotated[int, typer.Option(min=1, max=200)] = 50,
     cursor: Annotated[str, typer.Option(help="Where the page before ended.")] = "",
-    selection: options.Selection,
+    selection: options.SelectionOptions,
     pinned: Annotated[bool, typer.Option("--pinned", help="Only pinned memories.")] = False,
     goal: Annotated[str | None, typer.Option(help="Only episodes with this text in their goal.")] = None,
     outcome: Annotated[str | None, typer.Option(help="Only episodes with this text in their outcome.")] = None,
@@ -145,7 +145,7 @@ def _search(
     *,
     query: Annotated[str, typer.Argument(help="What to look for.")],
     limit: Annotated[int, typer.Option(min=1, max=100)] = 10,
-    selection: options.Selection,
+    selection: options.SelectionOptions,
     threshold: Annotated[float | None, typer.Option(min=-1, max=1, help="Least relevance.")] = None,
     memory_filter: options.Filter = None,
 ) -> Json:

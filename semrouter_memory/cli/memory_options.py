@@ -26,7 +26,7 @@ Filter = Annotated[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class SelectionOptions:
     """Which memories are meant, by the names of the API."""
 
     types: Types = None

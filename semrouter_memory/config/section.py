@@ -33,7 +33,7 @@ HostAndPort = Annotated[str, AfterValidator(_host_and_port)]
 ListenAddress = Annotated[str, AfterValidator(_listen_address)]
 """host:port (0: any free port) or unix:path."""
 HeaderName = Annotated[str, AfterValidator(str.lower), Field(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")]
-"""With any other character it would never be found in a request, and nobody would have an identity."""
+"""With any other character it would never be found in a request, and no request would have an identity."""
 Percent = Annotated[float, Field(ge=-1.0, le=1.0)]
 
 

@@ -127,8 +127,8 @@ def of_hashes(hashes: NDArray[np.uint64], lengths: NDArray[np.int64]) -> TermInd
         hashes: `term_hash` of the terms of the first text, then of the second and so on.
         lengths: of each text, how many terms it has.
     """
-    postings, kept = _hashed_postings(hashes, lengths, np.arange(len(lengths)))
-    return _indexed(postings, kept)
+    postings, hashed = _hashed_postings(hashes, lengths, np.arange(len(lengths)))
+    return _indexed(postings, hashed)
 
 
 @lru_cache(32_768)

@@ -164,7 +164,7 @@ async def _body(request: Request) -> bytes | None:
 
 
 def _client(path: Path) -> httpx.AsyncClient:
-    # A connection for each request: one that is kept may be closed at its other end at any time.
+    # A connection for each request: an idle one may be closed at its other end at any time.
     transport = httpx.AsyncHTTPTransport(uds=str(path), limits=httpx.Limits(max_keepalive_connections=0))
     return httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=None, trust_env=False)  # noqa: S113 - the caller's patience counts
 

@@ -245,8 +245,8 @@ class MilvusConnection:
         """See a search answered."""
         vector = np.zeros(self._target.dimension, dtype=np.float32)
         vector[0] = 1.0
-        nobody = Selection(scope=Scope(""), reach=Reach.ALL, passages=True)
-        await self._nearest(SearchQuery(vector=vector, terms="", selection=nobody, limit=1, fresh=False))
+        no_row = Selection(scope=Scope(""), reach=Reach.ALL, passages=True)
+        await self._nearest(SearchQuery(vector=vector, terms="", selection=no_row, limit=1, fresh=False))
 
     def for_collection(self, name: str) -> "MilvusConnection":
         """The same connection, for another collection of the same place; it is not to be closed."""

@@ -2,7 +2,7 @@
 
 Strategy. An index is used only while its version is the owner's (`owner_versions`); nothing is used while the version cannot be
 read, and recall then searches the store. A write of this process is applied to the cached index, and to one that is being
-loaded, before it is made: whoever sees it in the store finds it by recall, too, and what is deleted is not shown again. If it
+loaded, before it is made: a caller that sees it in the store finds it by recall, too, and what is deleted is not shown again. If it
 fails, or the versions show another write meanwhile, the index is dropped and loaded again.
 """
 

@@ -76,7 +76,7 @@ class WriteJournal:
         self._directory = directory
         self._target = hashlib.sha256("\0".join(target).encode()).hexdigest()
         self._under_way: dict[Path, OpenWrite] = {}
-        # Held by whoever reads or changes the files; notified when a write ends.
+        # Held while a task reads or changes the files; notified when a write ends.
         self._changed = threading.Condition()
 
     def is_empty(self) -> bool:

@@ -20,7 +20,7 @@ from semrouter_memory.databases import micros, moment
 from semrouter_memory.model import Claim, PendingSession, Scope, TurnState
 from semrouter_memory.turn_log.bounds import storable
 from semrouter_memory.turn_log.rows import SessionRow, TurnRow
-from semrouter_memory.turn_log.storage import Changes, Rows, View, waiting_turns, with_contents
+from semrouter_memory.turn_log.storage import Changes, LogRows, View, waiting_turns, with_contents
 
 USUAL_LEASE = timedelta(minutes=10)
 """How long leases are taken to be before the first claim says it."""
@@ -31,7 +31,7 @@ _SKEW = 2
 _MAX_ERROR_CHARS = 200
 
 
-async def offered(rows: Rows, *, now: int, lease: timedelta, longest_back_off: timedelta) -> list[PendingSession]:
+async def offered(rows: LogRows, *, now: int, lease: timedelta, longest_back_off: timedelta) -> list[PendingSession]:
     """Sessions to work on, longest waiting first."""
     purging = await rows.pending_purges()
     sessions = [row for row in await rows.pending() if _claimable(row, now, lease)]
@@ -55,7 +55,7 @@ def _micros(length: timedelta) -> int:
     return length // timedelta(microseconds=1)
 
 
-async def _exact(rows: Rows, session: SessionRow, purging: Collection[str]) -> SessionRow:
+async def _exact(rows: LogRows, session: SessionRow, purging: Collection[str]) -> SessionRow:
     """The session without what a deletion covers that is not complete."""
     if rows.digests.owner(session.scope) not in purging:
         return session
@@ -63,7 +63,7 @@ async def _exact(rows: Rows, session: SessionRow, purging: Collection[str]) -> S
 
 
 async def take(
-    rows: Rows, scope: Scope, session_id: str, *, token: str, now: datetime, lease: timedelta
+    rows: LogRows, scope: Scope, session_id: str, *, token: str, now: datetime, lease: timedelta
 ) -> tuple[Changes, Claim | None]:
     """A claim without its turns: they are read without keeping writers waiting."""
     view = await View.of(rows, scope)
@@ -78,7 +78,7 @@ async def take(
     return Changes(sessions=[taken]), Claim(scope=session.scope, session_id=session.id, token=token, turns=())
 
 
-async def whole(rows: Rows, claim: Claim, *, context: int, now: int, longest_back_off: timedelta) -> Claim:
+async def whole(rows: LogRows, claim: Claim, *, context: int, now: int, longest_back_off: timedelta) -> Claim:
     """The claim with its turns, and the accepted ones before them."""
     view = await View.of(rows, claim.scope)
     session = await current(view, claim)
@@ -106,14 +106,14 @@ async def current(view: View, claim: Claim) -> SessionRow | None:
     return session if session is not None and session.token == claim.token else None
 
 
-async def surviving(rows: Rows, claim: Claim) -> frozenset[str]:
+async def surviving(rows: LogRows, claim: Claim) -> frozenset[str]:
     view = await View.of(rows, claim.scope)
     session = await current(view, claim)
     waiting = {row.sequence for row in await view.waiting(session)} if session else set()
     return frozenset(turn.id for turn in claim.turns if turn.sequence in waiting)
 
 
-async def last_turns(rows: Rows, claim: Claim, limit: int) -> Sequence[TurnRow]:
+async def last_turns(rows: LogRows, claim: Claim, limit: int) -> Sequence[TurnRow]:
     view = await View.of(rows, claim.scope)
     session = await current(view, claim)
     return await view.accepted_before(session.id, session.newest + 1, limit) if session else ()
@@ -124,7 +124,7 @@ async def last_turns(rows: Rows, claim: Claim, limit: int) -> Sequence[TurnRow]:
 Decide: TypeAlias = Callable[[View, SessionRow], Awaitable[Changes]]
 
 
-async def held(rows: Rows, claim: Claim, decide: Decide) -> tuple[Changes, Changes]:
+async def held(rows: LogRows, claim: Claim, decide: Decide) -> tuple[Changes, Changes]:
     """What is decided, if the claim is the session's current one; else no change."""
     view = await View.of(rows, claim.scope)
     session = await current(view, claim)
@@ -211,7 +211,7 @@ def _changed(session: SessionRow, waiting: Sequence[TurnRow], change: Callable[[
 # -- ends --------------------------------------------------------------------------------------------------------------
 
 
-async def end_session(rows: Rows, scope: Scope, name: str) -> tuple[Changes, PendingSession | None]:
+async def end_session(rows: LogRows, scope: Scope, name: str) -> tuple[Changes, PendingSession | None]:
     """Announce the end of the session that a client calls by that name, or whose id it is."""
     changes, view = Changes(), await View.of(rows, scope)
     session = await view.named(scope, name)

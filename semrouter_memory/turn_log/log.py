@@ -35,7 +35,7 @@ from semrouter_memory.turn_log.bounds import MAX_SESSION_ID_CHARS, BoundedTurn, 
 from semrouter_memory.turn_log.hybrid_clock import HybridClock
 from semrouter_memory.turn_log.rows import TurnRow
 from semrouter_memory.turn_log.sqlite.schema import TURN_LOG_FILE
-from semrouter_memory.turn_log.storage import Changes, Rows, Storage, View, with_contents
+from semrouter_memory.turn_log.storage import Changes, LogRows, Storage, View, with_contents
 from semrouter_memory.turn_log.tombstones import OwnerTombstones
 
 
@@ -98,7 +98,7 @@ class StoredTurnLog(Storage):
     async def timestamp(self) -> datetime:
         time = self._times.now()
 
-        async def keep(_: Rows) -> tuple[Changes, None]:
+        async def keep(_: LogRows) -> tuple[Changes, None]:
             return Changes(latest=micros(time)), None
 
         await self.change("timestamp", Scope(""), keep)
@@ -111,7 +111,7 @@ class StoredTurnLog(Storage):
         ended_at = micros(self._times.now())
         return bounded(turn, remember=remember, max_turn_chars=self._max_turn_chars, ended_at=ended_at)
 
-    async def _appended(self, rows: Rows, bound: BoundedTurn) -> tuple[Changes, Appended]:
+    async def _appended(self, rows: LogRows, bound: BoundedTurn) -> tuple[Changes, Appended]:
         """Decides what becomes of a turn."""
         around = await look_around(await View.of(rows, bound.turn.scope), bound)
         return decide_append(bound, around, new_id=new_id, max_turn_chars=self._max_turn_chars)
@@ -130,7 +130,7 @@ class StoredTurnLog(Storage):
         return await self.read("list_turns", lambda rows: _listed(rows, scope, states, limit, before))
 
     async def get_turn(self, turn_id: str) -> LoggedTurn | None:
-        async def look(rows: Rows) -> LoggedTurn | None:
+        async def look(rows: LogRows) -> LoggedTurn | None:
             found = await rows.turns(removal.sequences(rows, [turn_id]))
             return next(iter(await _whole(rows, list(found.values()))), None)
 
@@ -142,7 +142,7 @@ class StoredTurnLog(Storage):
     # -- extracting ----------------------------------------------------------------------------------------------------
 
     async def pending(self) -> list[PendingSession]:
-        async def look(rows: Rows) -> list[PendingSession]:
+        async def look(rows: LogRows) -> list[PendingSession]:
             self._times.pass_deletion(await rows.latest_time())
             now = micros(self._clock.now())
             return await claims.offered(rows, now=now, lease=self._lease, longest_back_off=self._longest_back_off)
@@ -185,13 +185,13 @@ class StoredTurnLog(Storage):
         return await self.read("surviving", lambda rows: claims.surviving(rows, claim))
 
     async def session_turns(self, claim: Claim, *, limit: int) -> tuple[LoggedTurn, ...]:
-        async def look(rows: Rows) -> tuple[LoggedTurn, ...]:
+        async def look(rows: LogRows) -> tuple[LoggedTurn, ...]:
             return tuple(await _whole(rows, await claims.last_turns(rows, claim, limit)))
 
         return await self.read("session_turns", look)
 
     async def is_called(self, claim: Claim, name: str) -> bool:
-        async def look(rows: Rows) -> bool:
+        async def look(rows: LogRows) -> bool:
             return claim.session_id in rows.digests.session_ids(claim.scope, bounded_name(name))
 
         return await self.read("is_called", look)
@@ -280,7 +280,7 @@ def _by_sequence(claim: Claim, outcomes: Mapping[str, bool]) -> dict[int, bool]:
     return {turn.sequence: outcomes[turn.id] for turn in claim.turns if turn.id in outcomes}
 
 
-async def _history(rows: Rows, scope: Scope, response_id: str, limit: int) -> list[Message]:
+async def _history(rows: LogRows, scope: Scope, response_id: str, limit: int) -> list[Message]:
     """The last messages of the chain, oldest first; incomplete turns are part of it."""
     # A turn has a message at least (but for one that lost its beginning), so `limit` turns are enough.
     view = await View.of(rows, scope)
@@ -294,7 +294,7 @@ async def _history(rows: Rows, scope: Scope, response_id: str, limit: int) -> li
     return messages[-limit:] if limit > 0 else []
 
 
-async def _chain(rows: Rows, scope: Scope, response_id: str, limit: int) -> StoredChain:
+async def _chain(rows: LogRows, scope: Scope, response_id: str, limit: int) -> StoredChain:
     """The last turns of the chain, oldest first."""
     view = await View.of(rows, scope)
     response_id = bounded_name(response_id)
@@ -323,7 +323,7 @@ def _reaches_its_beginning(links: Sequence[TurnRow], response: str) -> bool:
 
 
 async def _listed(
-    rows: Rows, scope: Scope | None, states: frozenset[TurnState] | None, limit: int, before: int
+    rows: LogRows, scope: Scope | None, states: frozenset[TurnState] | None, limit: int, before: int
 ) -> list[LoggedTurn]:
     owner = rows.digests.owner(scope) if scope is not None else None
     found: list[LoggedTurn] = []
@@ -336,7 +336,7 @@ async def _listed(
     return found
 
 
-async def _whole(rows: Rows, found: Sequence[TurnRow]) -> list[LoggedTurn]:
+async def _whole(rows: LogRows, found: Sequence[TurnRow]) -> list[LoggedTurn]:
     """Turns of any owner that are not deleted."""
     tombstones: dict[str, OwnerTombstones] = {}
     for owner in {row.owner for row in found}:

@@ -15,7 +15,7 @@ from datetime import datetime
 from semrouter_memory.databases import micros, moment
 from semrouter_memory.model import Scope, Tombstone, TurnState
 from semrouter_memory.turn_log.rows import SessionRow, TurnRow
-from semrouter_memory.turn_log.storage import BATCH, Changes, Rows, Storage, waiting_turns
+from semrouter_memory.turn_log.storage import BATCH, Changes, LogRows, Storage, waiting_turns
 from semrouter_memory.turn_log.tombstones import TombstoneChange, added, paused, resumed
 
 _FINISHED = frozenset({TurnState.EXTRACTED, TurnState.EMPTY})
@@ -24,7 +24,7 @@ _AT_ONCE = 16
 transaction start again: a long one would never commit while a user talks."""
 
 
-async def tombstone(rows: Rows, deletion: Tombstone) -> tuple[Changes, Tombstone]:
+async def tombstone(rows: LogRows, deletion: Tombstone) -> tuple[Changes, Tombstone]:
     """Commit a deletion.
 
     Returns:
@@ -37,7 +37,7 @@ async def tombstone(rows: Rows, deletion: Tombstone) -> tuple[Changes, Tombstone
 
 
 async def set_paused(
-    rows: Rows, scope: Scope, at: datetime, *, is_paused: bool
+    rows: LogRows, scope: Scope, at: datetime, *, is_paused: bool
 ) -> tuple[Changes, TombstoneChange | None]:
     """Pause or resume remembering: a field among the owner's tombstones, so that every replica heeds it.
 
@@ -52,7 +52,7 @@ async def set_paused(
 async def remove_named(storage: Storage, scope: Scope, turn_ids: Sequence[str]) -> None:
     """Remove these turns of the owner."""
 
-    async def named(rows: Rows) -> list[TurnRow]:
+    async def named(rows: LogRows) -> list[TurnRow]:
         found = await rows.turns(sequences(rows, turn_ids))
         owner = rows.digests.owner(scope)
         return [row for row in found.values() if row.owner == owner]
@@ -65,7 +65,7 @@ async def purge(storage: Storage, scope_or_owner: Scope | str) -> None:
     last: int | None = 0
     known: Mapping[bytes, int] | None = None
 
-    async def batch(rows: Rows) -> tuple[Changes, tuple[int | None, Mapping[bytes, int]]]:
+    async def batch(rows: LogRows) -> tuple[Changes, tuple[int | None, Mapping[bytes, int]]]:
         owner = rows.digests.owner(scope_or_owner) if isinstance(scope_or_owner, Scope) else scope_or_owner
         tombstones = await rows.tombstones(owner)
         # A deletion that was committed meanwhile may cover turns that were passed already.
@@ -91,7 +91,7 @@ async def erase_answers(storage: Storage, scope: Scope, since: int) -> None:
     """Erase what was answered in the user's finished turns since then."""
     last: int | None = 0
 
-    async def batch(rows: Rows) -> tuple[Changes, int | None]:
+    async def batch(rows: LogRows) -> tuple[Changes, int | None]:
         found = await rows.listed(rows.digests.owner(scope), _FINISHED, before=last or 0, limit=BATCH)
         answered = [row for row in found if row.observed_at >= since]
         return Changes(answers_erased=answered), found[-1].sequence if len(found) == BATCH else None
@@ -126,7 +126,7 @@ async def retry(storage: Storage, turn_ids: Sequence[str]) -> int:
     return retried
 
 
-async def _waiting_again(rows: Rows, named: Sequence[int]) -> tuple[Changes, int]:
+async def _waiting_again(rows: LogRows, named: Sequence[int]) -> tuple[Changes, int]:
     dead = [row for row in (await rows.turns(named)).values() if row.state is TurnState.DEAD]
     again = [replace(row, state=TurnState.WAITING, attempts=0, error="") for row in dead]
     changes = Changes(updated=again)
@@ -138,7 +138,7 @@ async def _waiting_again(rows: Rows, named: Sequence[int]) -> tuple[Changes, int
     return changes, len(dead)
 
 
-def sequences(rows: Rows, turn_ids: Sequence[str]) -> list[int]:
+def sequences(rows: LogRows, turn_ids: Sequence[str]) -> list[int]:
     """The sequence numbers of this log's turn ids."""
     found = (rows.digests.sequence(turn_id) for turn_id in dict.fromkeys(turn_ids))
     return [sequence for sequence in found if sequence is not None]
@@ -162,7 +162,9 @@ async def remove_if(
     for owner, named in _by_owner(found).items():
         for start in range(0, len(named), _AT_ONCE):
 
-            async def batch(rows: Rows, named: Sequence[int] = named[start : start + _AT_ONCE]) -> tuple[Changes, int]:
+            async def batch(
+                rows: LogRows, named: Sequence[int] = named[start : start + _AT_ONCE]
+            ) -> tuple[Changes, int]:
                 leaving = [row for row in (await rows.turns(named)).values() if condition(row)]
                 return await removed(rows, leaving), len(leaving)
 
@@ -170,7 +172,7 @@ async def remove_if(
     return count
 
 
-async def removed(rows: Rows, leaving: Sequence[TurnRow]) -> Changes:
+async def removed(rows: LogRows, leaving: Sequence[TurnRow]) -> Changes:
     """The changes that remove these turns."""
     states = [row.state for row in leaving]
     waiting, dead = states.count(TurnState.WAITING), states.count(TurnState.DEAD)
@@ -188,7 +190,7 @@ async def removed(rows: Rows, leaving: Sequence[TurnRow]) -> Changes:
     return changes
 
 
-async def without(rows: Rows, changes: Changes, session: SessionRow, gone: Collection[int]) -> None:
+async def without(rows: LogRows, changes: Changes, session: SessionRow, gone: Collection[int]) -> None:
     """Add what is left of a session when these turns are gone."""
     if not await _last(rows, session.id, gone, lambda _: True):
         changes.sessions_removed.append(session.id)
@@ -202,7 +204,7 @@ async def without(rows: Rows, changes: Changes, session: SessionRow, gone: Colle
     changes.sessions.append(session)
 
 
-async def _last(rows: Rows, session_id: str, gone: Collection[int], condition: Callable[[TurnRow], bool]) -> int:
+async def _last(rows: LogRows, session_id: str, gone: Collection[int], condition: Callable[[TurnRow], bool]) -> int:
     """The highest sequence number of the session's other turns that meet the condition; 0 for none."""
     sequence = 2**62
     while batch := await rows.before(session_id, sequence, BATCH):

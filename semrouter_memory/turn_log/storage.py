@@ -1,6 +1,6 @@
 """What the rules read of a log and what they change there, whatever stores it. Pure.
 
-Strategy. A rule is an `async def` that reads `Rows` and returns `Changes`; a storage applies these in one transaction. The
+Strategy. A rule is an `async def` that reads `LogRows` and returns `Changes`; a storage applies these in one transaction. The
 rules are written once: SQLite answers every read at once, so its rules run to their end without suspending (`completed`).
 """
 
@@ -51,7 +51,7 @@ class Changes:
     purged: str = ""
 
 
-class Rows(Protocol):
+class LogRows(Protocol):
     """Reads of one transaction, or of a moment. `digests` are made with the log's secret key."""
 
     @property
@@ -104,7 +104,7 @@ class Rows(Protocol):
         ...
 
 
-async def waiting_turns(rows: Rows, session: SessionRow) -> list[TurnRow]:
+async def waiting_turns(rows: LogRows, session: SessionRow) -> list[TurnRow]:
     """The session's waiting turns, oldest first."""
     if not session.waiting:
         return []
@@ -118,12 +118,12 @@ class View:
     be seen in between, so rules look through a `View`. What removes turns reads the rows themselves.
     """
 
-    def __init__(self, rows: Rows, tombstones: OwnerTombstones) -> None:
+    def __init__(self, rows: LogRows, tombstones: OwnerTombstones) -> None:
         self.rows = rows
         self.tombstones = tombstones
 
     @classmethod
-    async def of(cls, rows: Rows, scope: Scope) -> "View":
+    async def of(cls, rows: LogRows, scope: Scope) -> "View":
         return cls(rows, await rows.tombstones(rows.digests.owner(scope)))
 
     def visible(self, rows: Iterable[TurnRow]) -> list[TurnRow]:
@@ -188,7 +188,7 @@ class View:
         return self.visible(links)
 
 
-async def with_contents(rows: Rows, found: Sequence[TurnRow]) -> list[LoggedTurn]:
+async def with_contents(rows: LogRows, found: Sequence[TurnRow]) -> list[LoggedTurn]:
     """Turns with their contents; those without are left out."""
     contents = await rows.contents(found)
     sessions = await rows.sessions(row.session_id for row in found)
@@ -201,7 +201,7 @@ async def with_contents(rows: Rows, found: Sequence[TurnRow]) -> list[LoggedTurn
 
 # -- storages -----------------------------------------------------------------------------------------------------------
 
-Decision: TypeAlias = Callable[[Rows], Awaitable[tuple[Changes, T]]]
+Decision: TypeAlias = Callable[[LogRows], Awaitable[tuple[Changes, T]]]
 
 
 class Storage(Protocol):
@@ -211,7 +211,7 @@ class Storage(Protocol):
         """Decide and apply in one transaction on an owner's rows. `decide` may run several times."""
         ...
 
-    async def read(self, operation: str, look: Callable[[Rows], Awaitable[T]]) -> T: ...
+    async def read(self, operation: str, look: Callable[[LogRows], Awaitable[T]]) -> T: ...
 
 
 def completed(awaitable: Awaitable[T]) -> T:

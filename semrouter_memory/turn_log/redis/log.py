@@ -25,7 +25,7 @@ from semrouter_memory.turn_log.redis.forwarder import Forwarder
 from semrouter_memory.turn_log.redis.rows import RedisRows
 from semrouter_memory.turn_log.redis.transaction import Transactions
 from semrouter_memory.turn_log.sqlite.spool import Spool, SpooledTurn, load
-from semrouter_memory.turn_log.storage import Changes, Decision, Rows
+from semrouter_memory.turn_log.storage import Changes, Decision, LogRows
 from semrouter_memory.turn_log.tombstones import OwnerTombstones
 
 T = TypeVar("T")
@@ -112,7 +112,7 @@ class RedisTurnLog(StoredTurnLog):
                 rows.deleted_here(changes.tombstone)
             return result
 
-    async def read(self, operation: str, look: Callable[[Rows], Awaitable[T]]) -> T:
+    async def read(self, operation: str, look: Callable[[LogRows], Awaitable[T]]) -> T:
         async with self._using(operation) as rows:
             return await look(rows)
 

@@ -1,4 +1,4 @@
-"""Rows in Redis: read for the rules, and written as they decide (implements `Rows`).
+"""The rows of the log in Redis: read for the rules, and written as they decide (implements `LogRows`).
 
 The texts of a session that is neither pending nor has dead letters have a TTL: they expire when no sweep removes them.
 

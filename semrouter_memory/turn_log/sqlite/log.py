@@ -13,7 +13,7 @@ from semrouter_memory.ports import Clock
 from semrouter_memory.turn_log.digests import Digests
 from semrouter_memory.turn_log.log import StoredTurnLog
 from semrouter_memory.turn_log.sqlite.rows import Contents, SqliteRows
-from semrouter_memory.turn_log.storage import Decision, Rows, completed
+from semrouter_memory.turn_log.storage import Decision, LogRows, completed
 from semrouter_memory.turn_log.tombstones import OwnerTombstones
 
 T = TypeVar("T")
@@ -62,14 +62,14 @@ class SqliteTurnLog(StoredTurnLog):
         self._background.apply(changes)
         return result
 
-    async def read(self, operation: str, look: Callable[[Rows], Awaitable[T]]) -> T:
+    async def read(self, operation: str, look: Callable[[LogRows], Awaitable[T]]) -> T:
         if operation in _AT_ONCE:
             return self._read(operation, look)
         if operation in _IN_READING_THREAD:
             return await self._database.run(operation, lambda: completed(look(self._reading)), thread="reading")
         return await self._database.run(operation, lambda: completed(look(self._background)))
 
-    def _read(self, operation: str, look: Callable[[Rows], Awaitable[T]]) -> T:
+    def _read(self, operation: str, look: Callable[[LogRows], Awaitable[T]]) -> T:
         with self._database.reporting(operation):
             return completed(look(self._local))
 

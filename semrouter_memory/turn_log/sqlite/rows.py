@@ -1,4 +1,4 @@
-"""Rows in SQLite: read for the rules, and written as they decide (implements `Rows`).
+"""The rows of the log in SQLite: read for the rules, and written as they decide (implements `LogRows`).
 
 Strategy of what was said. SQLite overwrites what it deletes (`secure_delete`), but not what it moves: a row that it carried to
 another page for balance may stay behind in the old page's unused middle, and is found there after the row was deleted. Making

@@ -18,7 +18,7 @@ from semrouter_memory.errors import TurnLogError
 from semrouter_memory.model import AppendOutcome, Reach, Scope, SessionHints, Tombstone, Turn
 from semrouter_memory.turn_log import removal
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
-from semrouter_memory.turn_log.storage import BATCH, Changes, Rows
+from semrouter_memory.turn_log.storage import BATCH, Changes, LogRows
 from tests.unit.turn_log.conftest import NOW
 
 OpenLog = Callable[[Path], SqliteTurnLog]
@@ -65,7 +65,7 @@ async def all_removed(log: SqliteTurnLog, *, but: int = 0) -> None:
 async def purge_one_batch(log: SqliteTurnLog) -> None:
     """What is done of a purge when a crash ends it."""
 
-    async def batch(rows: Rows) -> tuple[Changes, None]:
+    async def batch(rows: LogRows) -> tuple[Changes, None]:
         found = await rows.listed(rows.digests.owner(ALICE), None, before=0, limit=BATCH)
         return await removal.removed(rows, found), None
 
