@@ -112,10 +112,15 @@ class Deadline:
             yield
             return
         begun = _now()
-        timeout.reschedule(end + most if most < math.inf else None)
+        _move(timeout, end + most if most < math.inf else None)
         yield
-        now = _now()
-        timeout.reschedule(now + max(end - begun, self._seconds * least_left))
+        _move(timeout, _now() + max(end - begun, self._seconds * least_left))
+
+
+def _move(timeout: asyncio.Timeout, when: float | None) -> None:
+    """Let the timeout end then, unless it has ended: a task that the request waited for may run once more after that."""
+    if not timeout.expired():
+        timeout.reschedule(when)
 
 
 class StepTimer:

@@ -1,0 +1,23 @@
+"""A request's deadline, and what may still run when it has passed."""
+
+import asyncio
+
+import pytest
+
+from semrouter_memory.config import RecallConfig
+from semrouter_memory.recall.deadline import Deadline
+
+
+async def test_a_wait_that_begins_when_the_deadline_has_passed_does_not_turn_the_timeout_into_an_error() -> None:
+    deadline = Deadline(RecallConfig(deadline_ms=1))
+
+    async def waits_late() -> None:
+        with deadline.embedding_queue():
+            await asyncio.sleep(0)
+
+    with pytest.raises(TimeoutError):
+        async with deadline:
+            try:
+                await asyncio.sleep(10)
+            finally:
+                await asyncio.create_task(waits_late())
