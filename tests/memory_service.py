@@ -100,21 +100,21 @@ def memory_service(
         settings=ExchangeSettings(config, max_body_bytes=1 << 20, max_answer_bytes=1 << 20),
         clock=clock,
     )
+    backends = backends_of(
+        store=store, writer=writer, embedder=embedder, turn_log=turn_log, state=state, locks=locks, clock=clock
+    )
+    options.setdefault("searcher", _searcher(store, embedder, clock))
     return MemoryService(
-        reader=store,
-        writer=writer or store,
+        backends,
         explainer=explainer or explaining,
-        embedder=embedder,
-        turn_log=turn_log,
-        state=state,
-        locks=locks,
-        clock=clock,
-        deletion=deletion
-        or deletion_service(
-            store=store, embedder=embedder, turn_log=turn_log, state=state, locks=locks, clock=clock, writer=writer
-        ),
+        deletion=deletion or DeletionService(backends, records=turn_log),
         **options,
     )
+
+
+def _searcher(store: Any, embedder: Any, clock: Any) -> HybridSearch:
+    source = MemorySource(reader=store, indexes=None, clock=clock)
+    return HybridSearch(source=source, embedder=embedder, config=RecallConfig())
 
 
 def reflector(
@@ -130,16 +130,14 @@ def reflector(
     **settings: Any,
 ) -> Reflector:
     """Args: settings: of `memory.reflection`."""
+    backends = backends_of(
+        store=store, embedder=embedder, turn_log=turn_log, state=None, locks=None, clock=clock, observer=observer
+    )
     return Reflector(
-        reader=store,
-        searcher=HybridSearch(
-            source=MemorySource(reader=store, indexes=None, clock=clock), embedder=embedder, config=RecallConfig()
-        ),
+        backends,
+        searcher=_searcher(store, embedder, clock),
         knowledge=knowledge,
         model=model,
-        deletions=turn_log,
-        embedder=embedder,
-        observer=observer or SilentObserver(),
         config=ReflectionConfig(**settings),
         threshold=threshold,
         max_chars=8_000,

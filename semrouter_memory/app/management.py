@@ -81,13 +81,10 @@ def _reflector(
 ) -> Reflector:
     memory = config.memory
     return Reflector(
-        reader=adapters.store,
+        adapters,
         searcher=searcher,
         knowledge=knowledge if memory.knowledge.limit else None,
         model=chat_model,
-        deletions=adapters.turn_log,
-        embedder=adapters.embedder,
-        observer=adapters.observer,
         config=memory.reflection,
         threshold=memory.default_similarity_threshold,
         max_chars=config.management.max_content_chars,
@@ -123,17 +120,11 @@ def _service(
     explainer: Explainer,
 ) -> MemoryService:
     return MemoryService(
-        reader=adapters.store,
-        writer=adapters.writer,
-        embedder=adapters.embedder,
-        turn_log=adapters.turn_log,
-        locks=adapters.locks,
-        clock=adapters.clock,
+        adapters,
         new_id=new_memory_id,
         redact=redact,
         config=config.management,
         deletion=deletion,
-        state=adapters.state,
         written=maintenance.changed,
         ttl_days=config.memory.ageing.ttl_days,
         searcher=searcher,

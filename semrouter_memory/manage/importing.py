@@ -13,21 +13,13 @@ from typing import Literal
 
 from pydantic import Field
 
+from semrouter_memory.backends import Backends
 from semrouter_memory.deletion.locking import locked_change
 from semrouter_memory.errors import TOO_MANY_LINES, InvalidRequestError, Service, UnavailableError
 from semrouter_memory.manage import portable
 from semrouter_memory.manage.schemas import ApiAnswer
 from semrouter_memory.model import IMPORTED_AT, Memory, Scope
-from semrouter_memory.ports import (
-    Clock,
-    DeletionLog,
-    Embedder,
-    MemoryReader,
-    MemoryWriter,
-    OwnerHold,
-    OwnerLocks,
-    Tombstones,
-)
+from semrouter_memory.ports import Clock, OwnerHold, Tombstones
 from semrouter_memory.retain.passages import embedded
 
 _BATCH = 50
@@ -92,19 +84,15 @@ class _Numbered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Importer:
-    """Same arguments as `MemoryService`.
+    """Reads and writes lines.
 
     Attributes:
+        written: same as of `MemoryService`.
         admit: checks what a line would store.
         max_lines: bound on one import.
     """
 
-    reader: MemoryReader
-    writer: MemoryWriter
-    embedder: Embedder
-    turn_log: DeletionLog
-    locks: OwnerLocks
-    clock: Clock
+    backends: Backends
     written: Written
     admit: Admit
     max_lines: int
@@ -165,7 +153,7 @@ class Importer:
             scope = Scope.of_owner(line.owner, line.project_id)
         except ValueError:
             raise InvalidRequestError("is no owner", field="owner") from None
-        return portable.memory_from(line, scope, now=self.clock.now(), exact=True)
+        return portable.memory_from(line, scope, now=self.backends.clock.now(), exact=True)
 
     async def _read(self, raw: bytes, scope_of: ScopeOf, from_owner: str | None) -> Memory:
         if len(raw) > portable.MAX_LINE_BYTES:
@@ -178,7 +166,7 @@ class Importer:
                 "is another owner; to take over a user's memories, say so with from_user (--from-user)", field="owner"
             )
         await self.admit(line)
-        return portable.memory_from(line, scope, now=self.clock.now())
+        return portable.memory_from(line, scope, now=self.backends.clock.now())
 
     async def _take(self, batch: Sequence[_Numbered], report: Imported, *, exact: bool) -> None:
         owners: dict[str, list[_Numbered]] = {}
@@ -193,16 +181,16 @@ class Importer:
         async def write(hold: OwnerHold) -> Imported:
             part = Imported()
             fresh = await (self._newer if exact else self._fresh)(scope, batch, part)
-            rows = await embedded(self.embedder, fresh)
+            rows = await embedded(self.backends.embedder, fresh)
             if rows:
                 await hold.confirm()
-                await self.writer.upsert(scope, rows)
+                await self.backends.writer.upsert(scope, rows)
                 self.written(scope)
             part.imported = len(rows)
             return part
 
         try:
-            report.add(await locked_change(self.locks, scope, write))
+            report.add(await locked_change(self.backends.locks, scope, write))
         except UnavailableError as error:
             raise UnavailableError(
                 f"a part became unavailable: {report}. Send the same lines again; stored ones will be skipped",
@@ -211,8 +199,8 @@ class Importer:
 
     async def _newer(self, scope: Scope, batch: Sequence[_Numbered], report: Imported) -> list[Memory]:
         """The memories that are neither deleted nor stored in this or a newer version."""
-        deleted = await self.turn_log.tombstones(scope)
-        stored = await asyncio.gather(*(self.reader.get(scope, one.memory.id) for one in batch))
+        deleted = await self.backends.turn_log.tombstones(scope)
+        stored = await asyncio.gather(*(self.backends.store.get(scope, one.memory.id) for one in batch))
         newer = [
             one.memory
             for one, known in zip(batch, stored, strict=True)
@@ -223,8 +211,8 @@ class Importer:
 
     async def _fresh(self, scope: Scope, batch: Sequence[_Numbered], report: Imported) -> list[Memory]:
         """The memories that are not there yet, under the ids that they get."""
-        deleted = await self.turn_log.tombstones(scope)
-        imported_at = (await self.turn_log.timestamp()).isoformat()
+        deleted = await self.backends.turn_log.tombstones(scope)
+        imported_at = (await self.backends.turn_log.timestamp()).isoformat()
         memories: dict[str, Memory] = {}
         for one in batch:
             try:
@@ -233,11 +221,11 @@ class Importer:
             except InvalidRequestError as error:
                 report.refuse(one.number, error)
                 continue
-            if memory.id in memories or _expired(memory, self.clock):
+            if memory.id in memories or _expired(memory, self.backends.clock):
                 report.skipped += 1
             else:
                 memories[memory.id] = memory
-        known = await asyncio.gather(*(self.reader.get(scope, memory_id) for memory_id in memories))
+        known = await asyncio.gather(*(self.backends.store.get(scope, memory_id) for memory_id in memories))
         report.skipped += sum(memory is not None for memory in known)
         return [memory for memory, there in zip(memories.values(), known, strict=True) if there is None]
 

@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
+from semrouter_memory.backends import Backends
 from semrouter_memory.config import ReflectionConfig
 from semrouter_memory.errors import ChatModelError, ModelUnavailableError
 from semrouter_memory.events import CandidatesRefused
@@ -22,7 +23,7 @@ from semrouter_memory.manage.admission import require_text
 from semrouter_memory.manage.parameters import OneProject
 from semrouter_memory.manage.schemas import MAX_HITS, ApiAnswer, ApiRequest, whole_number
 from semrouter_memory.model import Hit, Memory, Reach, Scope
-from semrouter_memory.ports import ChatModel, Deletions, Embedder, MemoryReader, Observer
+from semrouter_memory.ports import ChatModel
 from semrouter_memory.recall.render import cited_source
 from semrouter_memory.recall.strategy import best_first
 from semrouter_memory.recall.vector_search import VectorSearch
@@ -134,8 +135,6 @@ class Reflector:
     Args:
         knowledge: documents; None: they are not searched.
         model: None: it is only counted.
-        deletions: of memories and documents.
-        embedder: counts tokens.
         threshold: least relevance, as recall measures it.
         max_chars: bound on a question.
 
@@ -144,20 +143,16 @@ class Reflector:
 
     def __init__(
         self,
+        backends: Backends,
         *,
-        reader: MemoryReader,
         searcher: VectorSearch,
         knowledge: KnowledgeService | None,
         model: ChatModel | None,
-        deletions: Deletions,
-        embedder: Embedder,
-        observer: Observer,
         config: ReflectionConfig,
         threshold: float,
         max_chars: int,
     ) -> None:
-        self._reader, self._searcher, self._knowledge, self._model = reader, searcher, knowledge, model
-        self._deletions, self._embedder, self._observer = deletions, embedder, observer
+        self._backends, self._searcher, self._knowledge, self._model = backends, searcher, knowledge, model
         self._config, self._threshold, self._max_chars = config, threshold, max_chars
         self._asking = 0
 
@@ -192,7 +187,7 @@ class Reflector:
         memories = [hit.memory for hit in hits]
         most = memories[: asked.limit]
         return _Relevant(
-            memories, within(most, self._config.token_budget, self._embedder.count_tokens) if most else most
+            memories, within(most, self._config.token_budget, self._backends.embedder.count_tokens) if most else most
         )
 
     async def _of_memories(self, scope: Scope, asked: ReflectRequest) -> list[Hit]:
@@ -200,9 +195,9 @@ class Reflector:
         hits = await self._searcher.search_fresh(
             scope, asked.question, limit=MAX_HITS, types=None, reach=reach, calibrated=True
         )
-        deleted = await self._deletions.tombstones(scope)
+        deleted = await self._backends.turn_log.tombstones(scope)
         found = [hit for hit in hits if hit.relevance >= self._threshold and not deleted.covers(hit.memory)]
-        return (await whole(self._reader, scope, found))[:MAX_HITS]
+        return (await whole(self._backends.store, scope, found))[:MAX_HITS]
 
     async def _answer(self, model: ChatModel, question: str, sources: Sequence[Memory]) -> CheckedAnswer | ModelError:
         """The model's answer, checked, or why there is none."""
@@ -220,13 +215,13 @@ class Reflector:
             self._asking -= 1
         if not answer.refused:
             return answer
-        self._observer.observe(CandidatesRefused(EXTRACTOR, {answer.refused: 1}))
+        self._backends.observer.observe(CandidatesRefused(EXTRACTOR, {answer.refused: 1}))
         return ModelError.UNUSABLE if answer.refused == UNUSABLE else ModelError.NOT_IN_SOURCES
 
     async def _remaining(self, found: _Relevant) -> _Relevant:
         """What was not deleted meanwhile."""
         owners = {memory.scope.owner for memory in found.memories}
-        deleted = {owner: await self._deletions.tombstones(Scope.of_owner(owner)) for owner in owners}
+        deleted = {owner: await self._backends.turn_log.tombstones(Scope.of_owner(owner)) for owner in owners}
 
         def left(memories: Sequence[Memory]) -> list[Memory]:
             return [memory for memory in memories if not deleted[memory.scope.owner].covers(memory)]

@@ -10,9 +10,10 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
-from semrouter_memory.config import ManagementConfig, RecallConfig
+from semrouter_memory.backends import Backends
+from semrouter_memory.config import ManagementConfig
 from semrouter_memory.deletion.locking import locked_change
 from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import NotFoundError, UnavailableError
@@ -52,20 +53,8 @@ from semrouter_memory.model import (
     Scope,
     Usage,
 )
-from semrouter_memory.ports import (
-    Clock,
-    DeletionLog,
-    Embedder,
-    MemoryReader,
-    MemoryWriter,
-    NewId,
-    OwnerHold,
-    OwnerLocks,
-    SessionControl,
-    StateStore,
-)
-from semrouter_memory.recall.strategy import MemorySource
-from semrouter_memory.recall.vector_search import HybridSearch, VectorSearch
+from semrouter_memory.ports import NewId, OwnerHold
+from semrouter_memory.recall.vector_search import VectorSearch
 from semrouter_memory.retain.episodes import rendered
 from semrouter_memory.retain.passages import embedded, whole
 from semrouter_memory.retain.reconciling.rows import RowFactory
@@ -86,20 +75,15 @@ def _every(_memory: Memory) -> bool:
     return True
 
 
-class OwnerLog(SessionControl, DeletionLog, Protocol):
-    """The log as users see theirs."""
-
-
 class MemoryService:
     """One user's view of the store.
 
     Args:
         redact: finds secrets; content that it would change is refused.
         explainer: says what recall would do.
-        state: counts how often memories were used.
+        searcher: scores search results as recall does.
         written: called with the scope of an owner whose memories changed.
         ttl_days: lifetime of memories, by type, for which a caller names no expiry; types left out do not expire.
-        searcher: scores search results as recall does; None: one with the default settings.
         session_lifetime: how long a memory that holds within a session lasts at most.
 
     Every method raises `UnavailableError` when a part that it needs is unavailable.
@@ -107,44 +91,27 @@ class MemoryService:
 
     def __init__(
         self,
+        backends: Backends,
         *,
-        reader: MemoryReader,
-        writer: MemoryWriter,
-        embedder: Embedder,
-        turn_log: OwnerLog,
-        locks: OwnerLocks,
-        clock: Clock,
         new_id: NewId,
         redact: Redact,
         config: ManagementConfig,
         deletion: DeletionService,
         explainer: Explainer,
-        state: StateStore,
+        searcher: VectorSearch,
         written: Written = _ignore,
         ttl_days: Mapping[MemoryType, float] = MappingProxyType({}),
-        searcher: VectorSearch | None = None,
         session_lifetime: timedelta = timedelta(days=1),
     ) -> None:
-        self._reader, self._writer, self._embedder = reader, writer, embedder
-        self._turn_log, self._locks, self._state, self._clock = turn_log, locks, state, clock
-        self._new_id, self._written = new_id, written
-        self._admission = AdmissionPolicy(config, redact=redact, clock=clock)
-        self._searcher = searcher or HybridSearch(
-            source=MemorySource(reader=reader, indexes=None, clock=clock), embedder=embedder, config=RecallConfig()
-        )
+        self._backends = backends
+        self._reader, self._turn_log, self._clock = backends.store, backends.turn_log, backends.clock
+        self._new_id, self._written, self._searcher = new_id, written, searcher
+        self._admission = AdmissionPolicy(config, redact=redact, clock=backends.clock)
         self._lifetimes = {kind: timedelta(days=days) for kind, days in ttl_days.items()}
         self._deletion, self._session_lifetime = deletion, session_lifetime
         self.explainer = explainer
         self.importer = Importer(
-            reader=reader,
-            writer=writer,
-            embedder=embedder,
-            turn_log=turn_log,
-            locks=locks,
-            clock=clock,
-            written=written,
-            admit=self._admission.check_line,
-            max_lines=config.max_import_lines,
+            backends=backends, written=written, admit=self._admission.check_line, max_lines=config.max_import_lines
         )
 
     async def page(
@@ -259,13 +226,13 @@ class MemoryService:
     async def usage(self, scope: Scope, memories: Iterable[Memory]) -> Mapping[str, Usage] | None:
         """How often these memories were put into requests, by id; unused ones are left out. None: unknown at present."""
         try:
-            return await self._state.usage(scope, [memory.id for memory in memories])
+            return await self._backends.state.usage(scope, [memory.id for memory in memories])
         except UnavailableError:
             return None
 
     async def receipts(self, scope: Scope) -> list[Receipt]:
         """What the last recalls of the owner did, the newest first; none that may name what was deleted since."""
-        found = [Receipt.model_validate_json(line) for line in await receipt_lines(self._state, scope)]
+        found = [Receipt.model_validate_json(line) for line in await receipt_lines(self._backends.state, scope)]
         deleted = await self._turn_log.tombstones(scope)
         return [each for each in found if not may_name_deleted(deleted, scope.in_project(each.project_id), each.at)]
 
@@ -288,7 +255,7 @@ class MemoryService:
             memory = new_memory(new, scope, content, memory_id=self._new_id(), now=now, expires_at=expires_at)
             return await self._stored(scope, memory.asserted(time, now=now), new, hold)
 
-        return await locked_change(self._locks, scope, store)
+        return await locked_change(self._backends.locks, scope, store)
 
     async def update(self, scope: Scope, memory_id: str, edit: UpdateRequest) -> Memory:
         """Change a memory; it counts as said again now.
@@ -307,7 +274,7 @@ class MemoryService:
             memory = await self.get(scope, memory_id)
             return await self._write(scope, await self._edited(memory, dict(changes), edit), hold)
 
-        return await locked_change(self._locks, scope, update)
+        return await locked_change(self._backends.locks, scope, update)
 
     async def forget(self, scope: Scope, memory_id: str) -> None:
         """Delete one memory with all its traces: history, linked memories, turns, usage, state.
@@ -362,7 +329,7 @@ class MemoryService:
 
     async def _stored(self, scope: Scope, memory: Memory, new: StoreRequest, hold: OwnerHold) -> Memory:
         """The memory, or the one that says the same already; what it gives a new value becomes history."""
-        (row,) = await embedded(self._embedder, [memory])
+        (row,) = await embedded(self._backends.embedder, [memory])
         hits = await self._reader.search(
             scope, row.vector, limit=_NEIGHBOURS, now=self._clock.now(), types=None, reach=Reach.EXACT, fresh=True
         )
@@ -379,17 +346,17 @@ class MemoryService:
         memory = rows.replacing(memory, decision.targets)
         older = [rows.superseded(old, memory, now=memory.updated_at) for old in decision.targets]
         older += [marked(old, memory) for old in decision.outdated]
-        changed = await embedded(self._embedder, older)
+        changed = await embedded(self._backends.embedder, older)
         await self._put(scope, [*changed, EmbeddedMemory(memory, row.vector)], hold)
         return memory
 
     async def _write(self, scope: Scope, memory: Memory, hold: OwnerHold) -> Memory:
-        await self._put(scope, await embedded(self._embedder, [memory]), hold)
+        await self._put(scope, await embedded(self._backends.embedder, [memory]), hold)
         return memory
 
     async def _put(self, scope: Scope, rows: Sequence[EmbeddedMemory], hold: OwnerHold) -> None:
         await hold.confirm()
-        await self._writer.upsert(scope, rows)
+        await self._backends.writer.upsert(scope, rows)
         self._written(scope)
 
     async def _edited(self, memory: Memory, changes: dict[str, Any], edit: UpdateRequest) -> Memory:

@@ -131,13 +131,13 @@ async def test_a_refreshed_document_embeds_only_what_is_new(
     file.write_text("\n\n".join(["# Long", *sections]))
     await run("add", str(file))
     embedded: list[str] = []
-    embed = house.service._embedder.embed_passages
+    embed = house.service._backends.embedder.embed_passages
 
     async def counting(texts: list[str]) -> object:
         embedded.extend(texts)
         return await embed(texts)
 
-    monkeypatch.setattr(house.service._embedder, "embed_passages", counting)
+    monkeypatch.setattr(house.service._backends.embedder, "embed_passages", counting)
     file.write_text("\n\n".join(["# Long", *sections[:9], "## Part X\n\nThis is new.", *sections[11:]]))
     assert "1 refreshed" in (await run("add", str(file))).stdout
     assert embedded == ["Long > Part X This is new."]
@@ -194,7 +194,7 @@ async def test_a_document_that_is_removed_while_it_is_added_stays_removed(
     await run("add", str(file))
     document = (await _listed(run))["file.txt"]
     file.write_text("Second version.")
-    embed = house.service._embedder.embed_passages
+    embed = house.service._backends.embedder.embed_passages
 
     async def slow(texts: list[str]) -> object:
         monkeypatch.undo()
@@ -203,7 +203,7 @@ async def test_a_document_that_is_removed_while_it_is_added_stays_removed(
             await client.delete(f"/v1/knowledge/{document['id']}", params={"owner": "org:acme"})
         return await embed(texts)
 
-    monkeypatch.setattr(house.service._embedder, "embed_passages", slow)
+    monkeypatch.setattr(house.service._backends.embedder, "embed_passages", slow)
     result = await run("add", str(file))
     assert "was removed while it was added" in result.stderr
     assert await _contents(house) == set()

@@ -823,6 +823,7 @@ async def test_the_description_is_true_to_the_routes(house: House) -> None:
         ("post", "/v1/memory"),
         ("delete", "/v1/memory"),
         ("post", "/v1/memory/search"),
+        ("post", "/v1/memory/reflect"),
         ("get", "/v1/memory/export"),
         ("get", "/v1/memory/entities"),
         ("get", "/v1/memory/receipts"),
@@ -834,6 +835,10 @@ async def test_the_description_is_true_to_the_routes(house: House) -> None:
         ("get", "/v1/memory/{memory_id}/history"),
         ("patch", "/v1/memory/{memory_id}"),
         ("delete", "/v1/memory/{memory_id}"),
+        ("get", "/v1/knowledge"),
+        ("post", "/v1/knowledge"),
+        ("get", "/v1/knowledge/{document_id}"),
+        ("delete", "/v1/knowledge/{document_id}"),
     }
     for path, method in ((path, method) for method, path in operations):
         operation = described["paths"][path][method]
