@@ -312,7 +312,8 @@ def _evaluate(tmp_path: Path, model_directory: Path, *arguments: str) -> dict[st
         eval_app, ["compression", *arguments, "--model", str(model_directory), "--json", str(out)]
     )
     assert result.exit_code == 0, result.output
-    return cast("dict[str, Any]", orjson.loads(out.read_bytes()))
+    (of_one_file,) = orjson.loads(out.read_bytes())["files"]
+    return cast("dict[str, Any]", of_one_file)
 
 
 def test_the_command_plays_made_conversations(tmp_path: Path, model_directory: Path) -> None:

@@ -63,6 +63,16 @@ def test_people_that_were_set_aside_are_judged_as_they_were_labelled(found: list
     assert sum(others) / len(others) <= 0.26
 
 
+def test_what_an_order_leaves_aside_for_once_is_not_kept() -> None:
+    """ "Forget the diet, it's my birthday" would speak against the diet ever after. These sentences are in no fit of *keep?*."""
+    people = [json.loads(line) for line in (TRAINING / "steering.jsonl").read_text(encoding="utf-8").splitlines()]
+    labelled = [(each["text"], each["label"]) for person in people for each in person["sentences"]]
+    near_misses = [text for text, label in labelled if label == "none" and text.lower().startswith("forget ")]
+    kept = [judge(in_message([text], text, ""))[0].worth() >= CUT for text in near_misses]
+    assert len(kept) > 100
+    assert sum(kept) / len(kept) <= 0.05
+
+
 @pytest.mark.parametrize(
     ("label", "most"), [("question", 0.15), ("request", 0.2), ("smalltalk", 0.2), ("roleplay", 0.4), ("pasted", 0.2)]
 )
