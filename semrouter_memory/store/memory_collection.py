@@ -291,8 +291,10 @@ class MemoryCollection(ABC):
         selection = Selection(scope=scope, reach=Reach.ALL, active_at=now, passages=True)
         found: list[str | EmbeddedMemory] = []
         seen, last_key = 0, ""
-        async for rows in self._pages(selection, schema.RECORD_COLUMNS, limit=RECORD_BATCH):
-            is_full = not seen and len(rows) == RECORD_BATCH
+        # Of an owner with too many, no more is read than shows it.
+        page = min(RECORD_BATCH, limit + 1)
+        async for rows in self._pages(selection, schema.RECORD_COLUMNS, limit=page):
+            is_full = not seen and len(rows) == page
             if seen + len(rows) > limit or (is_full and await self._count(selection) > limit):
                 return None
             for row in sorted(rows, key=itemgetter("id")):
