@@ -348,6 +348,8 @@ async def _connect(target: StoreTarget, lite: LiteServer | None, *, reveal: bool
                 columns=columns,
             )
             if lite is not None:
+                # Nothing writes yet.
+                await asyncio.to_thread(lite.index_keys)
                 await connection.look_for_rows()
             await connection.probe()
     except BaseException:

@@ -1,4 +1,4 @@
-"""Milvus Lite's file as the SQLite database that it is: vacuumed, copied, revealed; and whether its disk has space.
+"""Milvus Lite's file as the SQLite database that it is: indexed, vacuumed, copied, revealed; and whether its disk has space.
 
 Strategy: SQLite's own locking keeps the file sound whatever happens here, a killed process included. It does not keep
 Milvus Lite's *writes*: one that meets a locked file (a reader's lock suffices) is confirmed or half carried out, and lost
@@ -10,7 +10,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from pymilvus.grpc_gen.schema_pb2 import StructArrayField
@@ -64,6 +64,17 @@ def ensure_free(path: Path, *, rows: int = 0) -> None:
         raise StoreUnavailableError("upsert: the disk is full", disk_full=True)
 
 
+def index_keys(path: Path) -> None:
+    """Give each collection an index of its keys, which Milvus Lite does not.
+
+    Without it, each upsert and deletion reads all rows, and reads wait for it: 70 ms with 20,000 rows, with it 5. It is made
+    another time where it cannot be made now.
+    """
+    with suppress(sqlite3.Error), closing(_open(path)) as connection:
+        for table in _collections(connection):
+            connection.execute(f"CREATE INDEX IF NOT EXISTS {table[:-1]} by key\" ON {table} (milvus_id)").close()
+
+
 def vacuum(path: Path) -> None:
     """Rewrite the file: what was deleted is in none of its pages afterwards, and the space is given back.
 
@@ -107,9 +118,7 @@ def reveal(path: Path) -> int:
     revealed = 0
     with _store_errors("reveal"), closing(_open(path)) as connection:
         connection.execute("BEGIN IMMEDIATE").close()
-        names = connection.execute("SELECT DISTINCT collection_name FROM collection_meta").fetchall()
-        for (name,) in names:
-            table = '"' + name.replace('"', '""') + '"'
+        for table in _collections(connection):
             # Milvus Lite stores bytes as text; a row is read by its key, since the table may not fit into memory.
             for (key,) in connection.execute(f"SELECT id FROM {table}").fetchall():  # noqa: S608 - quoted
                 (data,) = connection.execute(
@@ -124,6 +133,12 @@ def reveal(path: Path) -> int:
                     revealed += 1
         connection.execute("COMMIT").close()
     return revealed
+
+
+def _collections(connection: sqlite3.Connection) -> list[str]:
+    """The collections' tables, quoted."""
+    names = connection.execute("SELECT DISTINCT collection_name FROM collection_meta").fetchall()
+    return ['"' + name.replace('"', '""') + '"' for (name,) in names]
 
 
 def _stamped_now(record: bytes, now: int) -> bytes | None:

@@ -246,6 +246,11 @@ class MilvusStore(MemoryCollection):
         await self._alone(partial(self._lite.backup, directory), partial(self._ahead.journal.copy, directory))
         return ""
 
+    async def index_keys(self) -> None:
+        """Make writes to the collections that there are by now fast."""
+        if self._lite is not None:
+            await self._alone(self._lite.index_keys)
+
     async def _alone(self, *work: Callable[[], None]) -> None:
         """Run work of a thread while nothing writes or connects, to its end even when its caller is cancelled."""
         async with self.writes.exclusive():
@@ -308,6 +313,7 @@ class SecondaryCollection(MemoryCollection):
         self._store = store
         self._ensure_free = ensure_free
         self._opened: tuple[MilvusConnection, MilvusConnection] | None = None
+        self._may_be_new = False
 
     @property
     def available(self) -> bool:
@@ -320,6 +326,9 @@ class SecondaryCollection(MemoryCollection):
     async def _upsert(self, rows: Sequence[Row]) -> None:
         self._ensure_free(len(rows))
         await super()._upsert(rows)
+        if self._may_be_new:
+            self._may_be_new = False
+            await self._store.index_keys()
 
     async def _ask(
         self,
@@ -341,4 +350,5 @@ class SecondaryCollection(MemoryCollection):
             if opened is None:
                 return InMemoryRows()
             self._opened = connection, opened
+            self._may_be_new = make
         return self._opened[1]

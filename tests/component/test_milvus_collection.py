@@ -4,9 +4,11 @@ import asyncio
 import contextlib
 import os
 import signal
+import sqlite3
 import sys
 import traceback
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -278,6 +280,25 @@ async def test_lite_creates_its_directory_and_shows_nobody_the_file(tmp_path: Pa
     async with opened(tmp_path / "new" / "directory"):
         file = tmp_path / "new" / "directory" / "milvus.db"
         assert file.stat().st_mode & 0o777 == 0o600
+
+
+async def test_every_collection_of_lite_has_an_index_of_its_keys(tmp_path: Path) -> None:
+    """Milvus Lite makes none, and looks through all rows for each one that is written or deleted."""
+    async with opened(tmp_path) as first:
+        await first.secondary("episodes").upsert(ALICE, [embedded(memory(ALICE))])
+        assert len(indexed(tmp_path / "milvus.db")) == 2
+    with closing(sqlite3.connect(tmp_path / "milvus.db")) as file:
+        for index in indexed(tmp_path / "milvus.db"):
+            file.execute(f'DROP INDEX "{index}"')
+    async with opened(tmp_path):
+        assert len(indexed(tmp_path / "milvus.db")) == 2
+
+
+def indexed(path: Path) -> list[str]:
+    with closing(sqlite3.connect(path)) as file:
+        tables = [name for (name,) in file.execute("SELECT DISTINCT collection_name FROM collection_meta")]
+        query = "SELECT name FROM sqlite_master WHERE type = 'index' AND tbl_name = ?"
+        return [name for table in tables for (name,) in file.execute(query, (table,))]
 
 
 async def test_one_lite_file_has_one_user_also_within_a_process(tmp_path: Path) -> None:
