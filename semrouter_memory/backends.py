@@ -1,6 +1,6 @@
 """What everything that changes memories works with: the store, the turn log, state, locks, clock and observer as one value."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from semrouter_memory.ports import (
@@ -20,6 +20,7 @@ from semrouter_memory.ports import (
     TurnInbox,
     TurnRecords,
 )
+from semrouter_memory.priority import RequestsFirst
 
 
 class TurnLog(
@@ -42,6 +43,7 @@ class Backends:
 
     Attributes:
         writer: of everything that changes memories; the store's own writes would leave owner indexes stale.
+        priority: what works in the background gives way to requests.
     """
 
     store: MemoryReader
@@ -52,3 +54,4 @@ class Backends:
     locks: OwnerLocks
     clock: Clock
     observer: Observer
+    priority: RequestsFirst = field(default_factory=RequestsFirst)

@@ -11,6 +11,7 @@ from semrouter_memory.knowledge.service import KnowledgeService
 from semrouter_memory.manage.explaining import Explainer
 from semrouter_memory.manage.reflecting import Reflector
 from semrouter_memory.manage.service import MemoryService
+from semrouter_memory.priority import RequestsFirst
 from semrouter_memory.recall.conversation import StoredHistory
 from semrouter_memory.recall.recaller import Recaller
 from semrouter_memory.recall.strategy import MemorySource
@@ -156,7 +157,9 @@ def _request_phase(config: MemoryConfig, store: Any, embedder: Any, turn_log: An
         config=config.recall,
     )
     history = StoredHistory(turn_log, config.recall)
-    return RequestPhase(recaller=recaller, history=history, observer=observer, config=config.recall)
+    return RequestPhase(
+        recaller=recaller, history=history, observer=observer, priority=RequestsFirst(), config=config.recall
+    )
 
 
 def knowledge_service(

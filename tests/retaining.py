@@ -36,6 +36,7 @@ from semrouter_memory.model import (
     TurnTotals,
 )
 from semrouter_memory.ports import ChatModel, SessionStateBuilder
+from semrouter_memory.priority import RequestsFirst
 from semrouter_memory.retain.failures import RetainParts
 from semrouter_memory.retain.pipeline import Retainer
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
@@ -187,6 +188,7 @@ class Bench:
         self.log = log or SqliteTurnLog(path / "turns.db", clock=self.clock)
         self.woken: list[SessionKey] = []
         self.locks = InProcessOwnerLocks()
+        self.priority = RequestsFirst()
         embedder = HashedEmbedder(max_passage_tokens=max_passage_tokens)
         self.retainer = Retainer(
             RetainParts(
@@ -201,6 +203,7 @@ class Bench:
                 chat_model=model,
                 observer=self.observer,
                 clock=self.clock,
+                priority=self.priority,
                 config=config,
                 batch_size=batch_size,
                 states=states,

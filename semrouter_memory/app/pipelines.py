@@ -50,6 +50,7 @@ def knowledge_service(config: KnowledgeConfig, adapters: Adapters) -> KnowledgeS
         locks=adapters.locks,
         clock=adapters.clock,
         observer=adapters.observer,
+        priority=adapters.priority,
     )
     return KnowledgeService(documents, deletion=DeletionService(documents, records=adapters.turn_log), config=config)
 
@@ -122,6 +123,7 @@ def retainer(
             chat_model=extraction,
             observer=adapters.observer,
             clock=adapters.clock,
+            priority=adapters.priority,
             config=config.retain,
             batch_size=config.extraction_batch_size,
             states=_states(config.compression, adapters, extraction) if config.compression.enabled else None,
@@ -193,6 +195,7 @@ def request_phase(
         history=StoredHistory(adapters.turn_log, recall, always=rewriting is not None),
         observer=adapters.observer,
         config=recall,
+        priority=adapters.priority,
         compressor=_compressor(config.compression, adapters) if config.compression.enabled else None,
         journal=journal,
         steers=steers,

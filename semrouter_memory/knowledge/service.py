@@ -104,6 +104,7 @@ class KnowledgeService:
     """
 
     def __init__(self, documents: Backends, *, deletion: DeletionService, config: KnowledgeConfig) -> None:
+        self._priority = documents.priority
         self._reader, self._writer, self._embedder = documents.store, documents.writer, documents.embedder
         self._deletions, self._locks, self._clock = documents.turn_log, documents.locks, documents.clock
         self._deletion, self._config = deletion, config
@@ -222,6 +223,7 @@ class KnowledgeService:
         found: list[EmbeddedMemory] = []
         for start in range(0, len(rows), _EMBEDDED_AT_ONCE):
             batch = rows[start : start + _EMBEDDED_AT_ONCE]
+            await self._priority.lull()
             vectors = await self._embedder.embed_passages([embedded_text(row) for row in batch])
             found += map(EmbeddedMemory, batch, vectors)
         return found

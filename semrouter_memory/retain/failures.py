@@ -35,6 +35,7 @@ from semrouter_memory.ports import (
     SessionStateBuilder,
     TurnInbox,
 )
+from semrouter_memory.priority import RequestsFirst
 from semrouter_memory.resilience import Backoff, Cooldown
 from semrouter_memory.retain import quotes
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter, Written
@@ -76,6 +77,7 @@ class RetainParts:
     chat_model: ChatModel | None
     observer: Observer
     clock: Clock
+    priority: RequestsFirst
     config: RetainConfig
     batch_size: int
     states: SessionStateBuilder | None = None

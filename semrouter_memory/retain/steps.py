@@ -14,7 +14,7 @@ from semrouter_memory.config import RetainConfig
 from semrouter_memory.errors import ChatModelError, ModelUnavailableError
 from semrouter_memory.events import CandidatesRefused, SessionDue
 from semrouter_memory.model import Candidate, ChatMessage, Claim, LoggedTurn, TurnState, Vector
-from semrouter_memory.ports import ChatModel, Embedder
+from semrouter_memory.ports import ChatModel
 from semrouter_memory.retain import quotes
 from semrouter_memory.retain.directives import withdrawn
 from semrouter_memory.retain.extract_llm import EXTRACTOR, LlmExtractor, batch_of
@@ -57,7 +57,7 @@ class QuoteStep:
         new = {turn.id for turn in part}
         first, last = (claim.turns.index(turn) for turn in (part[0], part[-1]))
         scene = _scene((*claim.context, *claim.turns[:first]))
-        found = await read(claim.turns[first : last + 1], scene, self._parts.embedder)
+        found = await read(claim.turns[first : last + 1], scene, self._parts)
         candidates = [candidate for candidate in found if candidate.turn_ids[0] in new]
         self._parts.observer.observe(SessionDue(Trigger.QUOTES))
         before = claim.turns[first - 1 : first] or claim.context[-1:]
@@ -83,7 +83,7 @@ class QuoteStep:
         return Written(alive) if alive else None
 
 
-async def read(turns: Sequence[LoggedTurn], scene: Sequence[LoggedTurn], embedder: Embedder) -> tuple[Candidate, ...]:
+async def read(turns: Sequence[LoggedTurn], scene: Sequence[LoggedTurn], parts: RetainParts) -> tuple[Candidate, ...]:
     """The quotes of the turns.
 
     Args:
@@ -92,17 +92,21 @@ async def read(turns: Sequence[LoggedTurn], scene: Sequence[LoggedTurn], embedde
     Raises:
         UnavailableError: sentences are in doubt, and the model does not answer.
     """
+    await parts.priority.lull()
     if sum(len(turn.user_text) for turn in (*scene, *turns)) <= _AT_ONCE_CHARS:
         reading = quotes.Reading(turns, scene)
-        return reading.candidates(await _vectors(reading, embedder))
+        return reading.candidates(await _vectors(reading, parts))
     # In a thread: a long conversation takes a quarter of a second, too long for the event loop.
     reading = await asyncio.to_thread(quotes.Reading, turns, scene)
-    return await asyncio.to_thread(reading.candidates, await _vectors(reading, embedder))
+    return await asyncio.to_thread(reading.candidates, await _vectors(reading, parts))
 
 
-async def _vectors(reading: quotes.Reading, embedder: Embedder) -> dict[str, Vector]:
+async def _vectors(reading: quotes.Reading, parts: RetainParts) -> dict[str, Vector]:
     texts = reading.in_doubt
-    return dict(zip(texts, await embedder.embed_passages(texts), strict=True)) if texts else {}
+    await parts.priority.lull()
+    vectors = await parts.embedder.embed_passages(texts) if texts else ()
+    await parts.priority.lull()
+    return dict(zip(texts, vectors, strict=True))
 
 
 def unread(claim: Claim) -> list[LoggedTurn]:

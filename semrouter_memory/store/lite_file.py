@@ -72,7 +72,7 @@ def index_keys(path: Path) -> None:
     """
     with suppress(sqlite3.Error), closing(_open(path)) as connection:
         for table in _collections(connection):
-            connection.execute(f"CREATE INDEX IF NOT EXISTS {table[:-1]} by key\" ON {table} (milvus_id)").close()
+            connection.execute(f'CREATE INDEX IF NOT EXISTS {table[:-1]} by key" ON {table} (milvus_id)').close()
 
 
 def vacuum(path: Path) -> None:

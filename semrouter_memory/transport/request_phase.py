@@ -10,6 +10,7 @@ from semrouter_memory.config import RecallConfig
 from semrouter_memory.events import ExchangeFailed, RecallFinished
 from semrouter_memory.model import Compression, CompressionReason, Reason, RecallRequest, RecallResult, Steered
 from semrouter_memory.ports import ContextCompressor, Observer, RecallNotes, Steers
+from semrouter_memory.priority import RequestsFirst
 from semrouter_memory.recall.conversation import StoredHistory, ToolLoopCache
 from semrouter_memory.recall.deadline import Deadline, StepTimer
 from semrouter_memory.recall.explanation import Explanation
@@ -89,6 +90,7 @@ class RequestPhase:
         history: StoredHistory,
         observer: Observer,
         config: RecallConfig,
+        priority: RequestsFirst,
         compressor: ContextCompressor | None = None,
         journal: RecallNotes | None = None,
         steers: Steers | None = None,
@@ -99,6 +101,7 @@ class RequestPhase:
         self._history = history
         self._observer = observer
         self._config = config
+        self._priority = priority
         self._compressor = compressor
         self._compressions = ToolLoopCache[Compression]()
         self.prepare = recaller.prepare
@@ -109,6 +112,10 @@ class RequestPhase:
         Args:
             explanation: where to record the reasons; then the result belongs to no request, and is counted nowhere.
         """
+        with self._priority.request():
+            return await self._recalled(request, explanation)
+
+    async def _recalled(self, request: RecallRequest, explanation: Explanation | None) -> RecallResult:
         timer = StepTimer(explanation)
         steered: Steered | None = None
         try:

@@ -40,6 +40,7 @@ from semrouter_memory.model import (
     RecallResult,
     Scope,
 )
+from semrouter_memory.priority import RequestsFirst
 from semrouter_memory.recall.conversation import StoredHistory
 from semrouter_memory.recall.recaller import Recaller
 from semrouter_memory.recall.strategy import MemorySource
@@ -163,6 +164,7 @@ class Client:
             recaller=recaller,
             history=StoredHistory(self.log, CONFIG.recall),
             observer=SILENT,
+            priority=RequestsFirst(),
             config=CONFIG.recall,
             compressor=Compressor(
                 store=self.states, turn_log=self.log, embedder=embedder, observer=SILENT, config=CONFIG.compression

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from semrouter_memory import priority
 from semrouter_memory.errors import (
     ChatModelError,
     LockLostError,
@@ -30,8 +31,8 @@ from semrouter_memory.model import (
     Turn,
     TurnTotals,
 )
-from semrouter_memory.ports import Embedder
 from semrouter_memory.retain import steps
+from semrouter_memory.retain.failures import RetainParts
 from tests.hashed import HashedEmbedder
 from tests.retaining import ALICE, START, MakeBench, ScriptedModel
 
@@ -98,6 +99,18 @@ async def test_a_late_extracted_older_statement_does_not_supersede(make_bench: M
     bench.say("I live in Munich", session="late")
     await bench.work()
     await bench.retainer.process(early)
+    assert await bench.contents() == ["I live in Munich"]
+
+
+async def test_learning_gives_way_to_a_request(make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(priority, "_LONGEST_SECONDS", 60)
+    bench = make_bench()
+    bench.say("I live in Munich")
+    with bench.priority.request():
+        working = asyncio.create_task(bench.work())
+        await asyncio.sleep(0.05)
+        assert await bench.contents() == []
+    await working
     assert await bench.contents() == ["I live in Munich"]
 
 
@@ -737,10 +750,10 @@ async def test_while_the_model_is_away_the_rules_read_new_turns_only(
     reading = steps.read
 
     async def counted(
-        turns: Sequence[LoggedTurn], context: Sequence[LoggedTurn], embedder: Embedder
+        turns: Sequence[LoggedTurn], context: Sequence[LoggedTurn], parts: RetainParts
     ) -> tuple[Candidate, ...]:
         read.append(len(turns))
-        return await reading(turns, context, embedder)
+        return await reading(turns, context, parts)
 
     monkeypatch.setattr(steps, "read", counted)
     for number in range(30):

@@ -12,6 +12,7 @@ import pytest
 from semrouter_memory.config import RetainConfig
 from semrouter_memory.databases.redis_connection import RedisConnection
 from semrouter_memory.model import MemoryType, SessionHints, SessionKey, ToolUse, Turn, TurnTotals
+from semrouter_memory.priority import RequestsFirst
 from semrouter_memory.retain.failures import RetainParts
 from semrouter_memory.retain.pipeline import Retainer
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
@@ -43,6 +44,7 @@ class Replica:
                 chat_model=None,
                 observer=Collecting(),
                 clock=clock,
+                priority=RequestsFirst(),
                 config=RetainConfig(),
                 batch_size=10,
             ),

@@ -92,6 +92,7 @@ class ReconcilingWriter:
     ) -> None:
         self._reader, self._writer, self._embedder = backends.store, backends.writer, backends.embedder
         self._turn_log, self._locks, self._clock = backends.turn_log, backends.locks, backends.clock
+        self._priority = backends.priority
         self._neighbours = NeighbourReader(backends)
         self._fits = reads_all(backends.embedder)
         self._rows = RowFactory(ttl_days=ttl_days or {})
@@ -140,6 +141,7 @@ class ReconcilingWriter:
     async def _write_each(
         self, scope: Scope, allowed: Sequence[_Prepared], tombstones: Tombstones, hold: OwnerHold, written: Written
     ) -> None:
+        await self._priority.lull()
         around = await self._neighbours.read(scope, [each.vector for each in allowed], tombstones)
         for index, (candidate, _, opinion) in enumerate(allowed):
             near = await self._neighbours.near(around, index, candidate)
@@ -242,6 +244,7 @@ class ReconcilingWriter:
         whole = [_without_deleted(scope, each, deleted) for each in candidates]
         fitting = [each for each in [await self._fitted(each) for each in whole] if each]
         texts = [embedded_text(each) for each in fitting]
+        await self._priority.lull()
         vectors = await self._embedder.embed_passages(texts) if texts else []
         return [
             _Prepared(candidate, vector, await self._opinion(scope, candidate, vector, deleted))
@@ -331,6 +334,7 @@ class ReconcilingWriter:
         return [self._rows.unflagged(memory, gone, now=self._clock.now()) for memory in found if memory]
 
     async def _upsert(self, scope: Scope, rows: Sequence[EmbeddedMemory], hold: OwnerHold) -> None:
+        await self._priority.lull()
         await hold.confirm()
         await self._writer.upsert(scope, rows)
         if self._written:

@@ -34,6 +34,7 @@ from semrouter_memory.model import (
     parse_filter,
 )
 from semrouter_memory.ports import ContextCompressor, ConversationHistory, MemoryReader
+from semrouter_memory.priority import RequestsFirst
 from semrouter_memory.recall.conversation import StoredHistory
 from semrouter_memory.recall.recaller import Recaller
 from semrouter_memory.recall.rewrite import Mode, QueryRewriter, RewritingSearch
@@ -148,11 +149,17 @@ class World:
         turn_log = cast("ConversationHistory", self)
         return RequestPhase(
             recaller=Recaller(
-                strategy=strategy, embedder=self, turn_log=turn_log, observer=self, clock=clock, config=settings
+                strategy=strategy,
+                embedder=self,
+                turn_log=turn_log,
+                observer=self,
+                clock=clock,
+                config=settings,
             ),
             history=StoredHistory(turn_log, settings, always=mode is not None),
             observer=self,
             config=settings,
+            priority=RequestsFirst(),
             compressor=compressor,
         )
 
