@@ -81,7 +81,7 @@ class PathFigures:
     Attributes:
         active: e / (b + c), of a user whose memories are in the process.
         cold: e / (b + c + d), of users' first requests; None where none was asked.
-        cold_with_memory: share of these that got memories within the deadline.
+        cold_in_time: share of these whose memories were searched within the deadline.
     """
 
     chains: Mapping[str, ChainFigures]
@@ -91,7 +91,7 @@ class PathFigures:
     active: Ratio
     cold: Ratio | None = None
     cold_ms: Times | None = None
-    cold_with_memory: float = 0.0
+    cold_in_time: float = 0.0
 
     @property
     def floor_ms(self) -> float:

@@ -8,9 +8,11 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from bench.figures import Step
+from semrouter_memory.model import Reason
 
 _HISTOGRAM = "semrouter_memory_recall_step_seconds"
 _WHOLE = "semrouter_memory_recall_seconds"
+_RECALLS = "semrouter_memory_recalls_total"
 TOGETHER = "recall"
 """The name of all steps together."""
 
@@ -58,8 +60,19 @@ class StepCounts:
 
 async def look(operator_url: str) -> dict[str, Counted]:
     """The histograms of a service."""
+    return read(await _exposition(operator_url))
+
+
+async def failures(operator_url: str) -> int:
+    """How many recalls of a service failed or were late."""
+    families = text_string_to_metric_families(await _exposition(operator_url))
+    samples = [sample for family in families for sample in family.samples if sample.name == _RECALLS]
+    return round(sum(each.value for each in samples if Reason(each.labels["reason"]).is_failure))
+
+
+async def _exposition(operator_url: str) -> str:
     async with httpx.AsyncClient(timeout=10) as client:
-        return read((await client.get(f"{operator_url}/metrics")).text)
+        return (await client.get(f"{operator_url}/metrics")).text
 
 
 def read(exposition: str) -> dict[str, Counted]:

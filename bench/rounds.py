@@ -24,7 +24,7 @@ from bench.figures import (
     Times,
     allowed_per_second,
 )
-from bench.histograms import StepCounts, look
+from bench.histograms import StepCounts, failures, look
 from bench.installation import Installation
 from bench.parts import BareParts, BareTimes
 from bench.workload import Asker, http_request, question_body
@@ -56,7 +56,7 @@ class Round:
     """Everybody's turn.
 
     Attributes:
-        cold: milliseconds of first requests of users who were away, and whether they got memories.
+        cold: milliseconds of first requests of users who were away, and whether recall was done in time.
     """
 
     samples: dict[str, Sample] = field(default_factory=dict)
@@ -170,14 +170,13 @@ class Rounds:
         port = self._on.ports[PRODUCT]
         warm = [http_request(plan.user, plan.body(text)) for text in self._asker.take(_COLD_WARM_UP)]
         await load(port, warm)
-        _, before = await self._on.seen()
+        before = await failures(self._on.operator_url)
         (question,) = self._asker.take(1)
         # The first of the two wakes the connection and changes no count.
         asked = [http_request(plan.user, b"{}"), http_request(user, plan.body(question))]
         times = (await load(port, asked)).times
-        _, after = await self._on.seen()
         await accounting.quiet(self._on.service(PRODUCT))
-        return times[-1], after > before
+        return times[-1], await failures(self._on.operator_url) == before
 
     async def _sample(
         self,
@@ -226,7 +225,7 @@ def path_figures(rounds: Sequence[Round]) -> PathFigures:
         if cold
         else None,
         cold_ms=Times.of([ms for ms, _ in cold]) if cold else None,
-        cold_with_memory=sum(had for _, had in cold) / len(cold) if cold else 0.0,
+        cold_in_time=sum(in_time for _, in_time in cold) / len(cold) if cold else 0.0,
     )
 
 

@@ -72,8 +72,9 @@ def _back_to_back(figures: Headline) -> Table:
     for name in (PRODUCT, UNLEARNED):
         _chain_row(table, name, path.chains[name], base)
     if path.cold_ms is not None:
-        row = (*_times(path.cold_ms), f"{path.cold_ms.p50 - base:.2f}", "", "", "", f"{path.cold_with_memory:.0%}")
-        table.add_row(f"   first requests of {path.cold_ms.count} users who were away", *row)
+        row = (*_times(path.cold_ms), f"{path.cold_ms.p50 - base:.2f}")
+        in_time = f"{path.cold_in_time:.0%} in time"
+        table.add_row(f"   first requests of {path.cold_ms.count} users who were away, {in_time}", *row)
     table.add_section()
     goal = f"goal {FLOOR_TARGET} x"
     table.add_row("active user, with pauses: e / (b + c)", *_ratio(figures.main.paced.active), goal)

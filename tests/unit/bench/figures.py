@@ -50,7 +50,7 @@ PATH = PathFigures(
     active=Ratio(1.25, 1.2, 1.3),
     cold=Ratio(2.0, 1.9, 2.1),
     cold_ms=times(8.0),
-    cold_with_memory=1.0,
+    cold_in_time=1.0,
 )
 THROUGHPUT = Throughput(
     connections=32,
