@@ -1,35 +1,46 @@
-"""Requests go first: background work waits at each of its steps while one is being answered."""
+"""Requests go first: background work waits for a pause between them before each of its steps."""
 
 import asyncio
+import math
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
-_LONGEST_SECONDS = 0.1
-"""Under a load without a pause, background work goes on after so long; a step of it takes a tenth of that."""
+_PAUSE_SECONDS = 0.01
+"""Without a request, after which another one is not to be expected at once."""
+_LONGEST_SECONDS = 2.0
+"""Under a load that has gone on for so long without a pause, background work is done beside it."""
 
 
 class RequestsFirst:
-    """Counts the requests that are being worked on in this process. It belongs to one event loop."""
+    """Knows whether requests are being worked on in this process. It belongs to one event loop."""
 
     def __init__(self) -> None:
         self._under_way = 0
-        self._lull = asyncio.Event()
+        self._busy_since = self._ended = -math.inf
 
     @contextmanager
     def request(self) -> Iterator[None]:
         """`with` it while working on a request."""
+        if not self._under_way and _now() > self._ended + _PAUSE_SECONDS:
+            self._busy_since = _now()
         self._under_way += 1
-        self._lull.clear()
         try:
             yield
         finally:
             self._under_way -= 1
-            if not self._under_way:
-                self._lull.set()
+            self._ended = _now()
 
-    async def lull(self) -> None:
-        """Wait until no request is being worked on, within bounds. To be called before each step of some milliseconds."""
-        if self._under_way:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_LONGEST_SECONDS):
-                    await self._lull.wait()
+    async def pause(self) -> None:
+        """Wait for a pause, within bounds. To be called before each step of some milliseconds."""
+        # Not an event: it would be set and cleared by each request.
+        while (seconds := self._seconds_to_wait()) > 0:
+            await asyncio.sleep(seconds)
+
+    def _seconds_to_wait(self) -> float:
+        """Until it is worth looking again; 0 or less: there is a pause, or there will be none."""
+        left = self._busy_since + _LONGEST_SECONDS - _now()
+        return min(_PAUSE_SECONDS if self._under_way else self._ended + _PAUSE_SECONDS - _now(), left)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -223,7 +223,7 @@ class KnowledgeService:
         found: list[EmbeddedMemory] = []
         for start in range(0, len(rows), _EMBEDDED_AT_ONCE):
             batch = rows[start : start + _EMBEDDED_AT_ONCE]
-            await self._priority.lull()
+            await self._priority.pause()
             vectors = await self._embedder.embed_passages([embedded_text(row) for row in batch])
             found += map(EmbeddedMemory, batch, vectors)
         return found

@@ -61,6 +61,7 @@ class Retainer:
         self._turn_log = parts.turn_log
         self._observer = parts.observer
         self._clock = parts.clock
+        self._priority = parts.priority
         self._config = parts.config
         self._wake = wake
         self._swept_at: datetime | None = None
@@ -120,6 +121,7 @@ class Retainer:
         Raises:
             TurnLogError: the turn log failed; its turns wait until the claim's lease ends.
         """
+        await self._priority.pause()
         now = self._clock.now()
         # A store that cools down may be available again: a wake finds out, unless the store reports otherwise.
         if not self._failures.store_available or self._failures.is_cooling_down(key, now):

@@ -92,7 +92,7 @@ async def read(turns: Sequence[LoggedTurn], scene: Sequence[LoggedTurn], parts: 
     Raises:
         UnavailableError: sentences are in doubt, and the model does not answer.
     """
-    await parts.priority.lull()
+    await parts.priority.pause()
     if sum(len(turn.user_text) for turn in (*scene, *turns)) <= _AT_ONCE_CHARS:
         reading = quotes.Reading(turns, scene)
         return reading.candidates(await _vectors(reading, parts))
@@ -103,9 +103,9 @@ async def read(turns: Sequence[LoggedTurn], scene: Sequence[LoggedTurn], parts: 
 
 async def _vectors(reading: quotes.Reading, parts: RetainParts) -> dict[str, Vector]:
     texts = reading.in_doubt
-    await parts.priority.lull()
+    await parts.priority.pause()
     vectors = await parts.embedder.embed_passages(texts) if texts else ()
-    await parts.priority.lull()
+    await parts.priority.pause()
     return dict(zip(texts, vectors, strict=True))
 
 

@@ -141,7 +141,7 @@ class ReconcilingWriter:
     async def _write_each(
         self, scope: Scope, allowed: Sequence[_Prepared], tombstones: Tombstones, hold: OwnerHold, written: Written
     ) -> None:
-        await self._priority.lull()
+        await self._priority.pause()
         around = await self._neighbours.read(scope, [each.vector for each in allowed], tombstones)
         for index, (candidate, _, opinion) in enumerate(allowed):
             near = await self._neighbours.near(around, index, candidate)
@@ -244,7 +244,7 @@ class ReconcilingWriter:
         whole = [_without_deleted(scope, each, deleted) for each in candidates]
         fitting = [each for each in [await self._fitted(each) for each in whole] if each]
         texts = [embedded_text(each) for each in fitting]
-        await self._priority.lull()
+        await self._priority.pause()
         vectors = await self._embedder.embed_passages(texts) if texts else []
         return [
             _Prepared(candidate, vector, await self._opinion(scope, candidate, vector, deleted))
@@ -334,7 +334,7 @@ class ReconcilingWriter:
         return [self._rows.unflagged(memory, gone, now=self._clock.now()) for memory in found if memory]
 
     async def _upsert(self, scope: Scope, rows: Sequence[EmbeddedMemory], hold: OwnerHold) -> None:
-        await self._priority.lull()
+        await self._priority.pause()
         await hold.confirm()
         await self._writer.upsert(scope, rows)
         if self._written:
