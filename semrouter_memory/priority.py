@@ -33,7 +33,7 @@ class RequestsFirst:
     async def pause(self) -> None:
         """Wait for a pause, within bounds. To be called before each step of some milliseconds."""
         # Not an event: it would be set and cleared by each request.
-        while (seconds := self._seconds_to_wait()) > 0:
+        while (seconds := self._seconds_to_wait()) > 0:  # noqa: ASYNC110
             await asyncio.sleep(seconds)
 
     def _seconds_to_wait(self) -> float:
