@@ -9,6 +9,7 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from semrouter_memory.errors import ChatModelError, ModelFault, ModelUnavailableError
@@ -17,66 +18,35 @@ from semrouter_memory.ports import Observer
 from semrouter_memory.resilience import Admission, Backoff, Circuit
 
 
+@dataclass(frozen=True, slots=True)
 class ModelCircuits:
     """Hands out circuits, the same one for the same URL.
 
-    Args:
+    Attributes:
         failures: failures in a row after which an endpoint's circuit opens.
         monotonic: seconds that never go back.
         jitter: draws 0..1.
     """
 
-    def __init__(
-        self,
-        backoff: Backoff,
-        *,
-        failures: int,
-        observer: Observer,
-        monotonic: Callable[[], float] = time.monotonic,
-        jitter: Callable[[], float] = random.random,
-    ) -> None:
-        self._backoff = backoff
-        self._failures = failures
-        self._observer = observer
-        self._monotonic = monotonic
-        self._jitter = jitter
-        self._endpoints: dict[str, Circuit] = {}
+    backoff: Backoff
+    failures: int
+    observer: Observer
+    monotonic: Callable[[], float] = time.monotonic
+    jitter: Callable[[], float] = random.random
+    _endpoints: dict[str, Circuit] = field(init=False, default_factory=dict)
 
     def circuit(self, url: str) -> "ModelCircuit":
         """The circuit of one configured model at that URL."""
-        endpoint = self._endpoints.setdefault(url.rstrip("/"), Circuit(self._backoff, failures=self._failures))
-        return ModelCircuit(
-            host=_host(url),
-            endpoint=endpoint,
-            refusals=Circuit(self._backoff),
-            longest_seconds=self._backoff.longest,
-            observer=self._observer,
-            monotonic=self._monotonic,
-            jitter=self._jitter,
-        )
+        endpoint = self._endpoints.setdefault(url.rstrip("/"), Circuit(self.backoff, failures=self.failures))
+        return ModelCircuit(self, _host(url), endpoint)
 
 
 class ModelCircuit:
     """Guards the calls of one configured model: by its endpoint's circuit, and by one that its own refusals open."""
 
-    def __init__(
-        self,
-        *,
-        host: str,
-        endpoint: Circuit,
-        refusals: Circuit,
-        longest_seconds: float,
-        observer: Observer,
-        monotonic: Callable[[], float],
-        jitter: Callable[[], float],
-    ) -> None:
-        self._host = host
-        self._endpoint = endpoint
-        self._refusals = refusals
-        self._longest_seconds = longest_seconds
-        self._observer = observer
-        self._monotonic = monotonic
-        self._jitter = jitter
+    def __init__(self, circuits: ModelCircuits, host: str, endpoint: Circuit) -> None:
+        self._circuits, self._host, self._endpoint = circuits, host, endpoint
+        self._refusals = Circuit(circuits.backoff)
 
     @property
     def retry_after(self) -> float | None:
@@ -109,8 +79,8 @@ class ModelCircuit:
             if self._is_open and (was_open or refused):
                 raise self._open_error(failure) from None
             if isinstance(failure, ModelUnavailableError):
-                asked_for = min(failure.wait_seconds, self._longest_seconds)
-                failure.wait_seconds = max(self._endpoint.wait_seconds(self._monotonic()), asked_for)
+                asked_for = min(failure.wait_seconds, self._circuits.backoff.longest)
+                failure.wait_seconds = max(self._endpoint.wait_seconds(self._circuits.monotonic()), asked_for)
             raise
         except BaseException:
             self._endpoint.abandoned(probe=endpoint.probe)
@@ -127,11 +97,11 @@ class ModelCircuit:
 
     @property
     def _wait_seconds(self) -> float:
-        now = self._monotonic()
+        now = self._circuits.monotonic()
         return max(self._endpoint.wait_seconds(now), self._refusals.wait_seconds(now))
 
     def _admitted(self, circuit: Circuit) -> Admission:
-        admission = circuit.admit(self._monotonic())
+        admission = circuit.admit(self._circuits.monotonic())
         if not admission.allowed:
             raise ModelUnavailableError(
                 f"{self._host} is left alone", wait_seconds=admission.wait_seconds, circuit_open=True
@@ -139,14 +109,14 @@ class ModelCircuit:
         return admission
 
     def _failed(self, failure: ChatModelError, endpoint: Admission, refusals: Admission) -> None:
-        now = self._monotonic()
+        now, jitter = self._circuits.monotonic(), self._circuits.jitter
         if isinstance(failure, ModelUnavailableError):
-            self._endpoint.failed(now, probe=endpoint.probe, jitter=self._jitter())
+            self._endpoint.failed(now, probe=endpoint.probe, jitter=jitter())
             self._refusals.abandoned(probe=refusals.probe)
         else:
             self._endpoint.succeeded()
             if failure.fault is ModelFault.REFUSED:
-                self._refusals.failed(now, probe=refusals.probe, jitter=self._jitter())
+                self._refusals.failed(now, probe=refusals.probe, jitter=jitter())
             else:
                 self._refusals.succeeded()
 
@@ -161,7 +131,7 @@ class ModelCircuit:
 
     def _tell(self, detail: str, *, was_open: bool) -> None:
         if self._is_open is not was_open:
-            self._observer.observe(ModelStateChanged(host=self._host, available=was_open, detail=detail))
+            self._circuits.observer.observe(ModelStateChanged(host=self._host, available=was_open, detail=detail))
 
 
 def _host(url: str) -> str:
