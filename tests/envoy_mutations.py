@@ -8,7 +8,7 @@ import yaml
 
 from semrouter_memory.config import Config
 from semrouter_memory.doctor import envoy_file
-from semrouter_memory.doctor.context import context_of
+from semrouter_memory.doctor.context import CheckContext
 from semrouter_memory.doctor.diagnose import run_checks
 from semrouter_memory.doctor.finding import Finding
 from tests.deploy_files import FILES, Chain, Json
@@ -69,7 +69,12 @@ def diagnose(
 ) -> list[Finding]:
     config = Config(**(settings or {}))
     return run_checks(
-        context_of(envoy_file.parse(text_of(envoy), "envoy.yaml"), config, config_given=config_given, secret=secret)
+        CheckContext(
+            bootstrap=envoy_file.parse(text_of(envoy), "envoy.yaml"),
+            config=config,
+            config_given=config_given,
+            secret=secret,
+        )
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from semrouter_memory.config import Config
 from semrouter_memory.doctor.address import of_setting
@@ -15,7 +16,7 @@ LONG_SECONDS = 10.0
 """No request or answer may be held for longer by a sidecar that hangs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class CheckContext:
     """One sidecar, and the Envoy in front of it.
 
@@ -29,8 +30,14 @@ class CheckContext:
     config_given: bool = True
     secret: str | None = field(default=None, repr=False)
     bootstrap: Node = field(default_factory=lambda: Node(None))
-    chains: tuple[HttpFilterChain, ...] = ()
-    clusters: Mapping[str, Node] = field(default_factory=dict)
+
+    @cached_property
+    def clusters(self) -> Mapping[str, Node]:
+        return clusters_of(self.bootstrap)
+
+    @cached_property
+    def chains(self) -> tuple[HttpFilterChain, ...]:
+        return chains_of(self.bootstrap, self.clusters, of_setting(self.config.server.listen))
 
     @property
     def user_header(self) -> str:
@@ -87,15 +94,3 @@ class CheckContext:
             return locate(self.config.memory.milvus, self.config.memory.directory)
         except ConfigurationError:
             return None
-
-
-def context_of(bootstrap: Node, config: Config, *, config_given: bool, secret: str | None) -> CheckContext:
-    clusters = clusters_of(bootstrap)
-    return CheckContext(
-        config=config,
-        config_given=config_given,
-        secret=secret,
-        bootstrap=bootstrap,
-        chains=chains_of(bootstrap, clusters, of_setting(config.server.listen)),
-        clusters=clusters,
-    )

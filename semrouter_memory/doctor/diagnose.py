@@ -11,7 +11,7 @@ from pathlib import Path
 
 from semrouter_memory.config import ENV_PREFIX, Config, load, secret, secret_readers
 from semrouter_memory.doctor import envoy_file, identity, memory_filters, routes
-from semrouter_memory.doctor.context import CheckContext, context_of
+from semrouter_memory.doctor.context import CheckContext
 from semrouter_memory.doctor.finding import MIB, Finding, Severity, found
 from semrouter_memory.doctor.gateway import HttpFilterChain
 from semrouter_memory.doctor.node import Node
@@ -74,9 +74,9 @@ def diagnose(envoy: Path | None = None, config: Path | None = None, *, offline: 
     with suppress(ConfigurationError):  # _settings_findings reports that
         known = secret(settings.server.shared_secret, settings.server.shared_secret_file) if settings else None
     by_environment = any(name.upper().startswith(ENV_PREFIX) for name in os.environ)
-    context = context_of(
-        bootstrap,
-        settings or Config.model_construct(),
+    context = CheckContext(
+        bootstrap=bootstrap,
+        config=settings or Config.model_construct(),
         config_given=settings is not None and (config is not None or by_environment),
         secret=known,
     )

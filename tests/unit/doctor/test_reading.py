@@ -9,7 +9,7 @@ import pytest
 
 from semrouter_memory.config import Config
 from semrouter_memory.doctor import envoy_file
-from semrouter_memory.doctor.context import context_of
+from semrouter_memory.doctor.context import CheckContext
 from semrouter_memory.doctor.diagnose import run_checks
 from semrouter_memory.doctor.finding import Finding
 from semrouter_memory.errors import ConfigurationError
@@ -199,7 +199,7 @@ def test_a_file_that_is_not_there_and_a_directory_are_refused(tmp_path: Path) ->
 )
 def test_a_bootstrap_full_of_nonsense_is_still_looked_through(content: str, tmp_path: Path) -> None:
     bootstrap, _ = envoy_file.read(written(tmp_path, content))
-    assert isinstance(run_checks(context_of(bootstrap, Config(), config_given=True, secret=None)), list)
+    assert isinstance(run_checks(CheckContext(bootstrap=bootstrap, config=Config())), list)
 
 
 def test_values_that_envoy_takes_are_taken() -> None:
@@ -238,5 +238,5 @@ def test_yaml_is_read_as_envoy_reads_it(tmp_path: Path) -> None:
 
 def test_json_is_read_as_yaml_is(tmp_path: Path) -> None:
     bootstrap, text = envoy_file.read(written(tmp_path, json.dumps(chain().bootstrap)))
-    assert run_checks(context_of(bootstrap, Config(), config_given=True, secret=None)) == []
+    assert run_checks(CheckContext(bootstrap=bootstrap, config=Config())) == []
     assert envoy_file.validate(text, "envoy.yaml") == []
