@@ -81,10 +81,12 @@ def _run(
     stand-in LLM. Settings of the sidecar come from the environment:
     SEMROUTER_MEMORY__MEMORY__RECALL__STRATEGY=keywords.
     """
-    from semrouter_memory.demo.stay import LlmServer, RunPorts, stay  # noqa: PLC0415 - same
+    from semrouter_memory.demo.stay import stay  # noqa: PLC0415 - same
+    from semrouter_memory.stack.envoy import StackOptions  # noqa: PLC0415 - same
 
-    llm = LlmServer(llm_base_url, os.environ.get("LLM_API_KEY", ""))
-    asyncio.run(stay(model=model, directory=directory, ports=RunPorts(port, operator_port), llm=llm))
+    key = os.environ.get("LLM_API_KEY", "")
+    options = StackOptions(directory=directory, model_directory=model, llm=llm_base_url, llm_key=key)
+    asyncio.run(stay(options, port=port, operator_port=operator_port))
 
 
 @_model.command()

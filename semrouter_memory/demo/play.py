@@ -20,11 +20,12 @@ from rich.markup import escape
 
 from semrouter_memory.codec.base import BLOCK_CLOSE, BLOCK_OPEN
 from semrouter_memory.errors import ConfigurationError
+from semrouter_memory.stack.envoy import StackOptions
 from semrouter_memory.stack.llm import StandInLlm, served
 from semrouter_memory.stack.loopback import chosen_ports, local_client
 from semrouter_memory.stack.process import steps
 from semrouter_memory.stack.run_directory import LOCK, locked
-from semrouter_memory.stack.stack import Stack, StackOptions
+from semrouter_memory.stack.stack import Stack
 
 ALICE, BOB = "demo-key-alice", "demo-key-bob"
 _MODEL = "stand-in"

@@ -8,20 +8,21 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 from urllib.parse import quote
 
 from rich.console import Console
 from rich.text import Text
 
 from semrouter_memory.errors import Service, UnavailableError
+from semrouter_memory.stack.envoy import PORTS, StackOptions
 from semrouter_memory.stack.llm import StandInLlm, served
 from semrouter_memory.stack.llm_probe import probe
 from semrouter_memory.stack.loopback import chosen_ports
 from semrouter_memory.stack.process import steps
 from semrouter_memory.stack.run_directory import locked, operator_token_file, shell_environment, write_private
-from semrouter_memory.stack.stack import PORTS, Stack, StackOptions
+from semrouter_memory.stack.stack import Stack
 
 _USER, _KEY = "alice", "demo-key-alice"
 _MODEL = "your-model"
@@ -48,29 +49,20 @@ _OPEN = """\
 """
 
 
-class LlmServer(NamedTuple):
-    """An OpenAI-compatible server; without a URL, the stand-in serves."""
-
-    url: str
-    key: str
-
-
-class RunPorts(NamedTuple):
-    """Envoy's port, which the others follow; the operator's where that is another one."""
-
-    first: int
-    operator: int | None = None
-
-
-async def stay(*, model: Path, directory: Path, ports: RunPorts, llm: LlmServer) -> None:
+async def stay(options: StackOptions, *, port: int, operator_port: int | None = None) -> None:
     """Start everything and wait for Ctrl-C or SIGTERM, also while it starts.
+
+    Args:
+        options: without an LLM, the stand-in serves.
+        port: Envoy's, which the others follow.
+        operator_port: where it is another one.
 
     Raises:
         ConfigurationError: a setting, a port or the directory does not serve.
         UnavailableError: Envoy or the sidecar did not start, or Envoy ended.
     """
     console = Console(highlight=False, soft_wrap=True)
-    staying = asyncio.ensure_future(_start_and_wait(model, directory, ports, llm, console))
+    staying = asyncio.ensure_future(_start_and_wait(options, port, operator_port, console))
     stopping = False
 
     def stop() -> None:
@@ -90,36 +82,35 @@ async def stay(*, model: Path, directory: Path, ports: RunPorts, llm: LlmServer)
             raise
 
 
-async def _start_and_wait(model: Path, directory: Path, wanted: RunPorts, server: LlmServer, console: Console) -> None:
+async def _start_and_wait(options: StackOptions, port: int, operator_port: int | None, console: Console) -> None:
     async with AsyncExitStack() as exits:
-        exits.enter_context(locked(directory))
-        ports = chosen_ports(wanted.first, [*PORTS, "llm_port"], wanted.operator)
+        exits.enter_context(locked(options.directory))
+        ports = chosen_ports(port, [*PORTS, "llm_port"], operator_port)
+        llm_name, directory = options.llm or "a stand-in that repeats its context", options.directory.absolute()
         with steps(console) as say:
-            llm, name = server.url, "stand-in"
-            if llm:
-                name = await _first_model(server, console, say)
+            if options.llm:
+                name = await _first_model(options, console, say)
             else:
-                llm = await exits.enter_async_context(served(StandInLlm(), ports["llm_port"]))
+                name, llm = "stand-in", await exits.enter_async_context(served(StandInLlm(), ports["llm_port"]))
+                options = replace(options, llm=llm, llm_key="")
             token = operator_token_file(directory, os.environ)
-            settings = StackOptions(
-                directory=directory.absolute(),
-                model_directory=model.absolute(),
-                llm=llm,
-                llm_key=server.key if server.url else "",
+            options = replace(
+                options,
+                directory=directory,
+                model_directory=options.model_directory.absolute(),
                 sidecar_config={"management": {"operator_token_file": str(token)}},
                 ports=ports,
             )
-            stack = await exits.enter_async_context(Stack(settings, say))
-        env = directory.absolute() / "env"
+            stack = await exits.enter_async_context(Stack(options, say))
+        env = directory / "env"
         write_private(env, _environment(stack, token))
-        llm_name = server.url or "a stand-in that repeats its context"
         _print_lines(console, stack, env=env, token=token, model=name, llm=llm_name)
         await _until_envoy_ends(stack, console)
 
 
-async def _first_model(server: LlmServer, console: Console, say: Callable[[str], None]) -> str:
-    say(f"asking {server.url} for its models")
-    found = await probe(server.url, server.key)
+async def _first_model(options: StackOptions, console: Console, say: Callable[[str], None]) -> str:
+    say(f"asking {options.llm} for its models")
+    found = await probe(options.llm, options.llm_key)
     if found.problem:
         console.print(Text(f"warning: {found.problem}. Going on: it is asked again with every request.", "yellow"))
     if not found.model:

@@ -1,10 +1,10 @@
-"""The shipped Envoy YAML on ports of our choice, and the Envoy process that runs it."""
+"""What a local installation looks like, the shipped Envoy YAML for it, and the Envoy binary that runs it."""
 
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
@@ -18,22 +18,35 @@ from semrouter_memory.stack.loopback import LOOPBACK
 SHIPPED = Path(__file__).parent / "chains"
 """The shipped Envoy configurations: in the repository a link to `envoy/`, in the wheel the files."""
 
+PORTS = ("port", "operator_port", "api_port", "ext_proc_port", "admin_port")
+"""What listens in an installation; `port` is Envoy's."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EnvoyPorts:
-    """Where the parts of a local installation listen.
+class StackOptions:
+    """What a local installation looks like.
 
     Attributes:
-        llm: base URL of the OpenAI-compatible server, for example `http://127.0.0.1:8000/v1`.
+        ports: by the names in `PORTS`; the others are free ones.
+        directory: takes data, logs and the generated configurations.
+        model_directory: where the embedding model's files are.
+        llm: base URL of the OpenAI-compatible server behind Envoy, for example `http://127.0.0.1:8000/v1`.
         llm_key: sent to the server as its API key; "" for none.
+        chain: a file of the shipped ones.
+        sidecar_config: further settings of the sidecar, as in its YAML file; they win.
+        environment: further environment of the sidecar.
+        edit_envoy: a change to Envoy's configuration, beyond the addresses.
     """
 
-    listener: int
-    admin: int
-    memory_sidecar: str
-    memory_api: int
+    directory: Path
+    model_directory: Path
     llm: str
     llm_key: str = ""
+    chain: str = "two-filter.yaml"
+    ports: Mapping[str, int] = field(default_factory=dict)
+    sidecar_config: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    edit_envoy: Callable[[dict[str, Any]], None] | None = None
 
 
 def find_envoy() -> str:
@@ -51,27 +64,28 @@ def find_envoy() -> str:
     return found
 
 
-def envoy_yaml(shipped: Path, ports: EnvoyPorts, edit: Callable[[dict[str, Any]], None] | None = None) -> str:
-    """The shipped file with only its addresses changed.
+def envoy_yaml(options: StackOptions, ports: Mapping[str, int]) -> str:
+    """The shipped file with only its addresses changed, and what `edit_envoy` changes.
 
     Args:
-        edit: a further change, for a test or a benchmark that is about a different chain.
+        ports: by the names in `PORTS`.
 
     Raises:
         ConfigurationError: the file is missing.
     """
+    shipped = SHIPPED / options.chain
     if not shipped.is_file():
         raise ConfigurationError(f"{shipped} is missing: this installation is incomplete")
     config = yaml.safe_load(shipped.read_text(encoding="utf-8"))
-    config["admin"]["address"]["socket_address"]["port_value"] = ports.admin
+    config["admin"]["address"]["socket_address"]["port_value"] = ports["admin_port"]
     listener = config["static_resources"]["listeners"][0]
-    listener["address"]["socket_address"]["port_value"] = ports.listener
+    listener["address"]["socket_address"]["port_value"] = ports["port"]
     clusters = {cluster["name"]: cluster for cluster in config["static_resources"]["clusters"]}
-    _set_endpoint(clusters["memory_sidecar"], ports.memory_sidecar)
-    _set_endpoint(clusters["memory_api"], f"{LOOPBACK}:{ports.memory_api}")
-    _set_upstream(listener, clusters["llm"], ports)
-    if edit is not None:
-        edit(config)
+    _set_endpoint(clusters["memory_sidecar"], LOOPBACK, ports["ext_proc_port"])
+    _set_endpoint(clusters["memory_api"], LOOPBACK, ports["api_port"])
+    _set_upstream(listener, clusters["llm"], options)
+    if options.edit_envoy is not None:
+        options.edit_envoy(config)
     return yaml.safe_dump(config, sort_keys=False)
 
 
@@ -83,13 +97,9 @@ def route_named(listener: dict[str, Any], name: str) -> dict[str, Any]:
     return route
 
 
-def _set_endpoint(cluster: dict[str, Any], address: str) -> None:
+def _set_endpoint(cluster: dict[str, Any], host: str, port: int) -> None:
     endpoint = cluster["load_assignment"]["endpoints"][0]["lb_endpoints"][0]["endpoint"]
-    if address.startswith("unix:"):
-        endpoint["address"] = {"pipe": {"path": address.removeprefix("unix:")}}
-        return
-    host, _, port = address.rpartition(":")
-    endpoint["address"]["socket_address"] = {"address": host, "port_value": int(port)}
+    endpoint["address"]["socket_address"] = {"address": host, "port_value": port}
 
 
 def api_base(text: str) -> SplitResult:
@@ -124,9 +134,9 @@ def _tls(host: str) -> dict[str, Any]:
     }
 
 
-def _set_upstream(listener: dict[str, Any], cluster: dict[str, Any], ports: EnvoyPorts) -> None:
-    url = api_base(ports.llm)
-    _set_endpoint(cluster, f"{url.hostname}:{url.port or (443 if url.scheme == 'https' else 80)}")
+def _set_upstream(listener: dict[str, Any], cluster: dict[str, Any], options: StackOptions) -> None:
+    url = api_base(options.llm)
+    _set_endpoint(cluster, str(url.hostname), url.port or (443 if url.scheme == "https" else 80))
     if url.scheme == "https":
         cluster["transport_socket"] = _tls(str(url.hostname))
     for name in ("llm", "other"):
@@ -135,10 +145,10 @@ def _set_upstream(listener: dict[str, Any], cluster: dict[str, Any], ports: Envo
             route["route"]["host_rewrite_literal"] = url.hostname
         if url.path != "/v1":
             route["route"]["regex_rewrite"] = {"pattern": {"regex": r"^/v1\b"}, "substitution": url.path}
-        if ports.llm_key:
+        if options.llm_key:
             route["request_headers_to_add"] = [
                 {
-                    "header": {"key": "authorization", "value": f"Bearer {ports.llm_key}"},
+                    "header": {"key": "authorization", "value": f"Bearer {options.llm_key}"},
                     "append_action": "OVERWRITE_IF_EXISTS_OR_ADD",
                 }
             ]

@@ -3,48 +3,18 @@
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Self
 
 import httpx
 import yaml
 
-from semrouter_memory.stack.envoy import SHIPPED, EnvoyPorts, envoy_yaml, find_envoy
+from semrouter_memory.stack.envoy import PORTS, StackOptions, envoy_yaml, find_envoy
 from semrouter_memory.stack.loopback import LOOPBACK, free_port, local_client
 from semrouter_memory.stack.process import Process
 from semrouter_memory.stack.run_directory import write_private
 
-PORTS = ("port", "operator_port", "api_port", "ext_proc_port", "admin_port")
-"""What listens in an installation; `port` is Envoy's."""
-
 _ENVOY_READY_SECONDS = 30
 _SIDECAR_READY_SECONDS = 120
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StackOptions:
-    """What a local installation looks like.
-
-    Attributes:
-        ports: by the names in `PORTS`; the others are free ones.
-        directory: takes data, logs and the generated configurations.
-        model_directory: where the embedding model's files are.
-        llm: base URL of the OpenAI-compatible server behind Envoy.
-        sidecar_config: further settings of the sidecar, as in its YAML file; they win.
-        environment: further environment of the sidecar.
-        edit_envoy: a change to Envoy's configuration, beyond the addresses.
-    """
-
-    directory: Path
-    model_directory: Path
-    llm: str
-    llm_key: str = ""
-    chain: str = "two-filter.yaml"
-    ports: Mapping[str, int] = field(default_factory=dict)
-    sidecar_config: Mapping[str, Any] = field(default_factory=dict)
-    environment: Mapping[str, str] = field(default_factory=dict)
-    edit_envoy: Callable[[dict[str, Any]], None] | None = None
 
 
 class Stack(AsyncExitStack):
@@ -57,8 +27,8 @@ class Stack(AsyncExitStack):
         find_envoy()  # that it is missing is said before anything starts
         directory = options.directory
         directory.mkdir(parents=True, exist_ok=True)
-        ports = (options.ports.get(name) or free_port() for name in PORTS)
-        self.port, self.operator_port, self.api_port, self.ext_proc_port, self.admin_port = ports
+        self._ports = {name: options.ports.get(name) or free_port() for name in PORTS}
+        self.port, self.operator_port, self.api_port, self.ext_proc_port, self.admin_port = self._ports.values()
         self.sidecar = Process("the sidecar", directory / "sidecar.log")
         self.envoy = Process("Envoy", directory / "envoy.log")
 
@@ -99,19 +69,8 @@ class Stack(AsyncExitStack):
 
     async def start_envoy(self) -> None:
         self._say("starting Envoy")
-        options = self._options
-        ports = EnvoyPorts(
-            listener=self.port,
-            admin=self.admin_port,
-            memory_sidecar=f"{LOOPBACK}:{self.ext_proc_port}",
-            memory_api=self.api_port,
-            llm=options.llm,
-            llm_key=options.llm_key,
-        )
-        path = options.directory / "envoy.yaml"
-        write_private(
-            path, envoy_yaml(SHIPPED / options.chain, ports, options.edit_envoy)
-        )  # the LLM server's key is in it
+        path = self._options.directory / "envoy.yaml"
+        write_private(path, envoy_yaml(self._options, self._ports))  # the LLM server's key is in it
         # Several Envoys on one machine must not share their hot restart memory.
         own = ["--use-dynamic-base-id", "--concurrency", "2", "--log-level", "warning"]
         await self.envoy.start([find_envoy(), "-c", str(path), *own])

@@ -13,8 +13,9 @@ import pytest
 import pytest_asyncio
 from openai import AsyncOpenAI
 
+from semrouter_memory.stack.envoy import StackOptions
 from semrouter_memory.stack.loopback import LOOPBACK, local_client
-from semrouter_memory.stack.stack import Stack, StackOptions
+from semrouter_memory.stack.stack import Stack
 from tests.stand_in import MisbehavingLlm, misbehaving_llm
 
 ALICE, BOB = "demo-key-alice", "demo-key-bob"

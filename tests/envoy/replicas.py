@@ -12,8 +12,9 @@ from typing import Any
 
 import httpx
 
+from semrouter_memory.stack.envoy import StackOptions
 from semrouter_memory.stack.loopback import local_client
-from semrouter_memory.stack.stack import Stack, StackOptions
+from semrouter_memory.stack.stack import Stack
 from tests.milvus_server import MilvusServer
 from tests.redis_server import RedisServer
 from tests.stand_in import MisbehavingLlm, misbehaving_llm

@@ -23,7 +23,8 @@ from semrouter_memory.replay.pb.recording_pb2 import Header, Record
 from semrouter_memory.replay.reading import exchanges_in_file
 from semrouter_memory.replay.records import VERSION
 from semrouter_memory.replay.rendering import written
-from semrouter_memory.stack.stack import Stack, StackOptions
+from semrouter_memory.stack.envoy import StackOptions
+from semrouter_memory.stack.stack import Stack
 from tests.stand_in import misbehaving_llm
 
 HERE = Path(__file__).parent

@@ -8,24 +8,14 @@ import pytest
 import yaml
 
 from semrouter_memory.errors import ConfigurationError
-from semrouter_memory.stack.envoy import SHIPPED, EnvoyPorts, envoy_yaml, route_named
+from semrouter_memory.stack.envoy import PORTS, SHIPPED, StackOptions, envoy_yaml, route_named
 
 CHAINS = sorted(SHIPPED.glob("*.yaml"))
 
 
-def ports(**changes: Any) -> EnvoyPorts:
-    known = {
-        "listener": 1,
-        "admin": 2,
-        "memory_sidecar": "127.0.0.1:3",
-        "memory_api": 4,
-        "llm": "http://127.0.0.1:5/v1",
-    }
-    return EnvoyPorts(**{**known, **changes})
-
-
-def configured(chain: Path = SHIPPED / "two-filter.yaml", **changes: Any) -> Any:
-    return yaml.safe_load(envoy_yaml(chain, ports(**changes)))
+def configured(chain: Path = SHIPPED / "two-filter.yaml", llm: str = "http://127.0.0.1:5/v1", **changes: Any) -> Any:
+    options = StackOptions(directory=Path(), model_directory=Path(), chain=str(chain), llm=llm, **changes)
+    return yaml.safe_load(envoy_yaml(options, {name: number for number, name in enumerate(PORTS, start=1)}))
 
 
 def without_addresses(config: Any) -> Any:
@@ -47,10 +37,13 @@ def endpoint(config: Any, name: str) -> Any:
     return cluster(config, name)["load_assignment"]["endpoints"][0]["lb_endpoints"][0]["endpoint"]["address"]
 
 
-def test_a_unix_socket_becomes_a_pipe() -> None:
-    assert endpoint(configured(memory_sidecar="unix:/run/x.sock"), "memory_sidecar") == {
-        "pipe": {"path": "/run/x.sock"}
-    }
+def test_each_part_is_at_its_port() -> None:
+    config = configured()
+    listening = [config["static_resources"]["listeners"][0], config["admin"]]
+    addresses = [part["address"] for part in listening]
+    addresses += [endpoint(config, name) for name in ("memory_api", "memory_sidecar", "llm")]
+    found = [address["socket_address"]["port_value"] for address in addresses]
+    assert found == [*(1 + PORTS.index(name) for name in ("port", "admin_port", "api_port", "ext_proc_port")), 5]
 
 
 @pytest.mark.parametrize(
