@@ -215,15 +215,19 @@ def replay(
     to a later one when it comes as much later as it did. Times and dynamic metadata are not compared.
     A damaged file is played up to there, and makes the exit status 1.
     """
-    from semrouter_memory.replay.playing import PlayOptions  # noqa: PLC0415 - see above
-    from semrouter_memory.replay.reading import recording_files  # noqa: PLC0415
+    from semrouter_memory.replay.reading import recording_files  # noqa: PLC0415 - see above
     from semrouter_memory.replay.replayer import ReplayOptions  # noqa: PLC0415
 
-    paths = recording_files(files)
-    pairs = dict(map(_pair, metadata or ()))
-    play = PlayOptions(target=target, speed=_speed(speed), timeout_seconds=timeout, metadata=pairs)
-    options = ReplayOptions(files=tuple(paths), play=play, level=compare, max_gap_seconds=max_gap)
-    tally = asyncio.run(_played(options, sum(path.stat().st_size for path in paths)))
+    options = ReplayOptions(
+        files=tuple(recording_files(files)),
+        target=target,
+        speed=_speed(speed),
+        timeout_seconds=timeout,
+        metadata=dict(map(_pair, metadata or ())),
+        level=compare,
+        max_gap_seconds=max_gap,
+    )
+    tally = asyncio.run(_played(options, sum(path.stat().st_size for path in options.files)))
     printed.print(", ".join(_figures(tally)))
     if tally.damaged or (check and not _agrees(tally)):
         raise typer.Exit(1)

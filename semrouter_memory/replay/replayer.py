@@ -43,7 +43,7 @@ class ReplayReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayOptions:
+class ReplayOptions(PlayOptions):
     """What to play and how.
 
     Attributes:
@@ -52,7 +52,6 @@ class ReplayOptions:
     """
 
     files: tuple[Path, ...]
-    play: PlayOptions
     level: Level = "bytes"
     max_gap_seconds: float = 5.0
 
@@ -86,12 +85,12 @@ class Replayer:
         Raises:
             UnavailableError: the target does not answer.
         """
-        async with Player(self._options.play) as player:
-            if self._options.play.speed is None:
+        async with Player(self._options) as player:
+            if self._options.speed is None:
                 for _, exchange in self._ordered():
                     await self._one(player, exchange, starts_at=0.0)
             else:
-                await self._timed_as_recorded(player, self._options.play.speed)
+                await self._timed_as_recorded(player, self._options.speed)
         return self.tally
 
     async def _timed_as_recorded(self, player: Player, speed: float) -> None:

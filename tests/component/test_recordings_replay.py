@@ -20,7 +20,6 @@ from semrouter_memory.cli import app as command_line
 from semrouter_memory.config import Config
 from semrouter_memory.replay.comparing import Difference
 from semrouter_memory.replay.pb.recording_pb2 import Record
-from semrouter_memory.replay.playing import PlayOptions
 from semrouter_memory.replay.reading import exchanges_in_file
 from semrouter_memory.replay.records import changed, kind_of
 from semrouter_memory.replay.rendering import written
@@ -61,8 +60,8 @@ class Sidecar:
 
     async def play(self, *paths: Path, speed: float | None = None) -> tuple[ReplayReport, list[Difference]]:
         found: list[Difference] = []
-        play = PlayOptions(target=self.address, speed=speed, timeout_seconds=5)
-        session = Replayer(ReplayOptions(files=paths, play=play), on_differences=found.extend)
+        options = ReplayOptions(files=paths, target=self.address, speed=speed, timeout_seconds=5)
+        session = Replayer(options, on_differences=found.extend)
         return await session.run(), found
 
     async def remembers(self, user: str) -> None:

@@ -15,7 +15,6 @@ from typer.testing import CliRunner
 
 from semrouter_memory.cli import app as command_line
 from semrouter_memory.replay.comparing import Difference
-from semrouter_memory.replay.playing import PlayOptions
 from semrouter_memory.replay.reading import exchanges_in_file, recording_files
 from semrouter_memory.replay.records import RecordedExchange
 from semrouter_memory.replay.replayer import Replayer, ReplayOptions, ReplayReport
@@ -130,8 +129,8 @@ def content(directory: Path) -> bytes:
 
 async def play(address: str, *paths: Path) -> tuple[ReplayReport, list[Difference]]:
     found: list[Difference] = []
-    options = PlayOptions(target=address, speed=None, timeout_seconds=5)
-    session = Replayer(ReplayOptions(files=paths, play=options), on_differences=found.extend)
+    options = ReplayOptions(files=paths, target=address, speed=None, timeout_seconds=5)
+    session = Replayer(options, on_differences=found.extend)
     return await session.run(), found
 
 
