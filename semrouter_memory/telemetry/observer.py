@@ -4,6 +4,7 @@ Of an error only its type is logged, because its message may quote content.
 """
 
 import logging
+from dataclasses import asdict
 
 import structlog
 
@@ -179,19 +180,8 @@ def _log_extraction(event: events.ExtractionFinished) -> None:
 
 
 def _log_maintenance(report: MaintenanceReport) -> None:
-    _log.info(
-        "Memory maintenance",
-        memories=report.memories,
-        owners=report.owners,
-        deleted=dict(report.deleted),
-        would_delete=dict(report.would_delete),
-        held=report.held,
-        summaries=report.summaries,
-        merged=report.merged,
-        insights=report.insights,
-        ended=report.ended,
-        failures=report.failures,
-        seconds=round(report.seconds, 2),
-    )
-    if report.would_delete_ids:
-        _log.debug("Memory maintenance would delete", ids=dict(report.would_delete_ids))
+    done = asdict(report)
+    ids = done.pop("would_delete_ids")
+    _log.info("Memory maintenance", **done | {"seconds": round(report.seconds, 2)})
+    if ids:
+        _log.debug("Memory maintenance would delete", ids=ids)
