@@ -3,7 +3,6 @@
 Adapters raise the families of `errors.py` only; foreign exceptions end inside them.
 """
 
-import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime, timedelta
@@ -22,7 +21,6 @@ from semrouter_memory.model import (
     Candidate,
     ChatMessage,
     Claim,
-    Compression,
     EmbeddedMemory,
     Hit,
     LoggedTurn,
@@ -38,7 +36,6 @@ from semrouter_memory.model import (
     RecallRequest,
     RecallResult,
     Scope,
-    Steered,
     StoredChain,
     Tombstone,
     Turn,
@@ -565,36 +562,6 @@ class SessionStateBuilder(Protocol):
     async def turns_read(self, claim: Claim, turns: Sequence[LoggedTurn], candidates: Sequence[Candidate]) -> None:
         """Turns of a claim were read by an extractor, and this was found in them; the claim is still held."""
         ...
-
-
-class ContextCompressor(Protocol):
-    """Says what becomes of a long conversation's beginning. Never raises."""
-
-    async def compress(
-        self, request: RecallRequest, before: Compression | None = None, *, until: float = math.inf
-    ) -> Compression:
-        """The decision for one compressible request.
-
-        Args:
-            before: the decision for an earlier step, likely of the same turn; then a later step keeps to it. Its items are
-                not needed.
-            until: the loop's time at which a stored chain that is known is done without its state.
-        """
-        ...
-
-
-class Steers(Protocol):
-    """Obeys the orders that a user's message gives to the memory."""
-
-    async def obey(self, request: RecallRequest) -> Steered | None:
-        """What became of the order in the newest message; None for none. Never raises."""
-        ...
-
-
-class RecallNotes(Protocol):
-    """Takes note of what a recall gave. Quick, never raises, writes later."""
-
-    def note(self, request: RecallRequest, result: RecallResult) -> None: ...
 
 
 class ChatModel(Protocol):

@@ -18,7 +18,7 @@ from semrouter_memory.maintenance.reflect import InsightWriter
 from semrouter_memory.maintenance.schedule import MaintenanceScheduler
 from semrouter_memory.maintenance.sweep import Sweeper
 from semrouter_memory.model import Scope, SessionKey, StrategyName
-from semrouter_memory.ports import ChatModel, RecallNotes, Steers
+from semrouter_memory.ports import ChatModel
 from semrouter_memory.recall.conversation import StoredHistory
 from semrouter_memory.recall.documents import DocumentSearch
 from semrouter_memory.recall.keywords import KeywordExtractor, KeywordSearch
@@ -168,8 +168,8 @@ def request_phase(
     models: ExternalModels,
     search: VectorSearch | None = None,
     *,
-    journal: RecallNotes | None = None,
-    steers: Steers | None = None,
+    journal: RecallJournal | None = None,
+    steers: InWords | None = None,
 ) -> RequestPhase:
     """Recall, and compression at the same time.
 

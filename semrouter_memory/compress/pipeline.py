@@ -42,7 +42,7 @@ class _CoveringState:
 
 
 class Compressor:
-    """Same as `ContextCompressor`."""
+    """Says what becomes of a long conversation's beginning."""
 
     def __init__(
         self,
@@ -62,7 +62,13 @@ class Compressor:
     async def compress(
         self, request: RecallRequest, before: Compression | None = None, *, until: float = math.inf
     ) -> Compression:
-        """The decision for one request. Never raises (but for cancellation): what fails leaves it as it is."""
+        """The decision for one compressible request. Never raises (but for cancellation): what fails leaves it as it is.
+
+        Args:
+            before: the decision for an earlier step, likely of the same turn; then a later step keeps to it. Its items are
+                not needed.
+            until: the loop's time at which a stored chain that is known is done without its state.
+        """
         try:
             if request.previous_response_id:
                 return await self._chain(request, before, until)

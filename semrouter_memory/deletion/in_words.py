@@ -10,7 +10,6 @@ states it. "Forget everything about me" deletes nothing: the API does that, on p
 
 import asyncio
 from collections.abc import Sequence
-from typing import Protocol
 
 from cachetools import TTLCache
 
@@ -21,6 +20,7 @@ from semrouter_memory.events import ExchangeFailed, WorkFailed
 from semrouter_memory.language.terms import terms
 from semrouter_memory.model import Hit, Memory, MemoryType, Reach, RecallRequest, Role, Scope, Steered, Steering
 from semrouter_memory.ports import Deletions, Observer
+from semrouter_memory.recall.vector_search import VectorSearch
 from semrouter_memory.recall.visible import VisibleTexts
 from semrouter_memory.retain.steering import Command, Order, command
 
@@ -34,21 +34,13 @@ _MAX_OBEYED, _OBEYED_SECONDS = 10_000, 600
 """A repeated request is not obeyed again for so long: what is left would look more relevant than it was."""
 
 
-class MemorySearch(Protocol):
-    async def search_fresh(
-        self, scope: Scope, text: str, *, limit: int, types: frozenset[MemoryType] | None, reach: Reach
-    ) -> Sequence[Hit]:
-        """See `VectorSearch.search_fresh`."""
-        ...
-
-
 class InWords:
-    """Implements `Steers`."""
+    """Obeys the orders that a user's message gives to the memory."""
 
     def __init__(
         self,
         *,
-        search: MemorySearch,
+        search: VectorSearch,
         deletion: DeletionService,
         turn_log: Deletions,
         observer: Observer,
@@ -64,7 +56,7 @@ class InWords:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def obey(self, request: RecallRequest) -> Steered | None:
-        """Same as the port's."""
+        """What became of the order in the newest message; None for none. Never raises (but for cancellation)."""
         if not request.retained or request.continues_loop or request.options.unreadable:
             return None
         if (found := command(request.query)) is None or found.order is Order.PAUSE:

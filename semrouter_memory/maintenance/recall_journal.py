@@ -41,7 +41,7 @@ class _Noted:
 
 
 class RecallJournal:
-    """Implements `RecallNotes`; `flush` is to be called again and again, and once at the end.
+    """Takes note of what recalls gave; `flush` is to be called again and again, and once at the end.
 
     Args:
         receipt_ttl: how long receipts are stored; 0: none are.
@@ -59,7 +59,7 @@ class RecallJournal:
         return self._count
 
     def note(self, request: RecallRequest, result: RecallResult) -> None:
-        """Same as the port's: some microseconds. Later steps of a turn's tool loop repeat what the first one was given."""
+        """Quick (some microseconds), and never raises. Later steps of a turn's tool loop repeat what the first one was given."""
         if request.continues_loop:
             return
         now = self._clock.now()

@@ -7,7 +7,7 @@ request phase of traffic answer it. Nothing is counted, and no turn is stored.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal
 
 import orjson
 from pydantic import Field
@@ -26,7 +26,6 @@ from semrouter_memory.model import (
     OwnerKind,
     Reason,
     RecallOptions,
-    RecallRequest,
     RecallResult,
     Scope,
     Steering,
@@ -34,6 +33,7 @@ from semrouter_memory.model import (
 from semrouter_memory.ports import Clock
 from semrouter_memory.recall.categories import Need
 from semrouter_memory.recall.explanation import Considered, Explanation, Verdict
+from semrouter_memory.transport.request_phase import RequestPhase
 
 _PATH = "/v1/chat/completions"
 _NOT_OF_THE_REQUEST = frozenset({"content-encoding", "content-length", "content-type"})
@@ -57,14 +57,6 @@ class ExplainableSearch(SearchRequest):
     ] = None
 
 
-class ExplainedRecall(Protocol):
-    """The request phase of traffic."""
-
-    async def recall(self, request: RecallRequest, explanation: Explanation | None = None) -> RecallResult:
-        """Same as `RequestPhase.recall`."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Explained:
     """An explained recall.
@@ -85,7 +77,7 @@ class Explained:
 class Explainer:
     """Asks recall."""
 
-    def __init__(self, *, recall: ExplainedRecall, settings: ExchangeSettings, clock: Clock) -> None:
+    def __init__(self, *, recall: RequestPhase, settings: ExchangeSettings, clock: Clock) -> None:
         self._recall = recall
         self._settings = settings
         self._clock = clock

@@ -6,10 +6,13 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
+from semrouter_memory.compress.pipeline import Compressor
 from semrouter_memory.config import RecallConfig
+from semrouter_memory.deletion.in_words import InWords
 from semrouter_memory.events import ExchangeFailed, RecallFinished
+from semrouter_memory.maintenance.recall_journal import RecallJournal
 from semrouter_memory.model import Compression, CompressionReason, Reason, RecallRequest, RecallResult, Steered
-from semrouter_memory.ports import ContextCompressor, Observer, RecallNotes, Steers
+from semrouter_memory.ports import Observer
 from semrouter_memory.priority import RequestsFirst
 from semrouter_memory.recall.conversation import StoredHistory, ToolLoopCache
 from semrouter_memory.recall.deadline import Deadline, StepTimer
@@ -27,7 +30,7 @@ class ConcurrentCompression:
 
     def __init__(
         self,
-        compressor: ContextCompressor,
+        compressor: Compressor,
         request: RecallRequest,
         before: Compression | None,
         *,
@@ -91,9 +94,9 @@ class RequestPhase:
         observer: Observer,
         config: RecallConfig,
         priority: RequestsFirst,
-        compressor: ContextCompressor | None = None,
-        journal: RecallNotes | None = None,
-        steers: Steers | None = None,
+        compressor: Compressor | None = None,
+        journal: RecallJournal | None = None,
+        steers: InWords | None = None,
     ) -> None:
         self._steers = steers
         self._journal = journal
@@ -145,7 +148,7 @@ class RequestPhase:
         return result
 
     async def _compressed(
-        self, compressor: ContextCompressor, request: RecallRequest, deadline: Deadline, timer: StepTimer
+        self, compressor: Compressor, request: RecallRequest, deadline: Deadline, timer: StepTimer
     ) -> RecallResult:
         """Recall, and the compression of the conversation at the same time."""
         with ConcurrentCompression(

@@ -52,7 +52,7 @@ class Parts:
 
     def obey(self, threshold: float = 0.98) -> Any:
         steers = InWords(
-            search=self,
+            search=cast("Any", self),
             deletion=cast("Any", self),
             turn_log=cast("Any", self),
             observer=SilentObserver(),

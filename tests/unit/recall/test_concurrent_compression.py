@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from semrouter_memory.compress.pipeline import Compressor
 from semrouter_memory.errors import StoreUnavailableError
 from semrouter_memory.model import Compression, CompressionReason, PastTurn, Reason, RecallRequest
 from semrouter_memory.transport.request_phase import RequestPhase
@@ -26,7 +27,7 @@ LONG = replace(
 
 
 @dataclass
-class Compressing:
+class Compressing(Compressor):
     """Answers as it is told, and remembers what it was asked."""
 
     result: Compression = STATE

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from semrouter_memory.codec.base import transcript_hash
+from semrouter_memory.compress.pipeline import Compressor
 from semrouter_memory.config import RecallConfig
 from semrouter_memory.errors import Service, StoreUnavailableError, TurnLogError, UnavailableError
 from semrouter_memory.events import Event, ExchangeFailed, RecallFinished
@@ -33,7 +34,7 @@ from semrouter_memory.model import (
     Vector,
     parse_filter,
 )
-from semrouter_memory.ports import ContextCompressor, ConversationHistory, MemoryReader
+from semrouter_memory.ports import ConversationHistory, MemoryReader
 from semrouter_memory.priority import RequestsFirst
 from semrouter_memory.recall.conversation import StoredHistory
 from semrouter_memory.recall.recaller import Recaller
@@ -138,7 +139,7 @@ class World:
                 pass
 
     def recaller(
-        self, mode: Mode | None = None, *, compressor: ContextCompressor | None = None, **config: Any
+        self, mode: Mode | None = None, *, compressor: Compressor | None = None, **config: Any
     ) -> RequestPhase:
         clock = cast("Any", SimpleNamespace(now=lambda: self.now))
         settings = RecallConfig(**{"strategy": "semantic", **config})
