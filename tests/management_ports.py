@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 import orjson
 from fastapi import FastAPI
 
-from semrouter_memory.config import IdentityConfig, KnowledgeConfig, ManagementConfig
+from semrouter_memory.config import KnowledgeConfig, ManagementConfig
 from semrouter_memory.knowledge.service import KnowledgeService
 from semrouter_memory.maintenance.recall_journal import add_receipts
 from semrouter_memory.manage.backup import Backup
@@ -32,7 +32,7 @@ from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.telemetry.metrics import Metrics
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 from tests.hashed import HashedEmbedder
-from tests.memory_service import NoRecordings, deletion_service, knowledge_service, memory_service, reflector
+from tests.memory_service import NoRecordings, access_to, deletion_service, knowledge_service, memory_service, reflector
 
 TOKEN = "operator-token"
 T = TypeVar("T")
@@ -196,17 +196,13 @@ def open_ports(directory: Path, model: ChatModel | None = None) -> Iterator[Port
 def _apps(
     service: MemoryService, context: OperatorContext, knowledge: KnowledgeService, reflecting: Reflector
 ) -> tuple[FastAPI, FastAPI]:
-    identity = IdentityConfig()
+    access = access_to(service, knowledge=knowledge, reflector=reflecting)
     operator = create_operator_api(
-        service,
-        identity=identity,
+        access,
         config=_CONFIG,
         token=TOKEN,
         readiness=lambda: Readiness(serving=True, store_available=True),
         metrics=Metrics().exposition,
         context=context,
-        knowledge=knowledge,
-        reflector=reflecting,
     )
-    users = create_user_api(service, identity=identity, config=_CONFIG, knowledge=knowledge, reflector=reflecting)
-    return users, operator
+    return create_user_api(access, config=_CONFIG), operator

@@ -4,10 +4,11 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from semrouter_memory.backends import Backends
-from semrouter_memory.config import KnowledgeConfig, MemoryConfig, RecallConfig, ReflectionConfig
+from semrouter_memory.config import IdentityConfig, KnowledgeConfig, MemoryConfig, RecallConfig, ReflectionConfig
 from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.exchange.turns import ExchangeSettings
 from semrouter_memory.knowledge.service import KnowledgeService
+from semrouter_memory.manage.access import Access
 from semrouter_memory.manage.explaining import Explainer
 from semrouter_memory.manage.reflecting import Reflector
 from semrouter_memory.manage.service import MemoryService
@@ -16,7 +17,7 @@ from semrouter_memory.recall.conversation import StoredHistory
 from semrouter_memory.recall.recaller import Recaller
 from semrouter_memory.recall.strategy import MemorySource
 from semrouter_memory.recall.vector_search import HybridSearch
-from semrouter_memory.replay.recordings import LiveOptions
+from semrouter_memory.replay.recordings import LiveOptions, Recordings
 from semrouter_memory.transport.request_phase import RequestPhase
 
 
@@ -27,12 +28,16 @@ class SilentObserver:
         pass
 
 
-UNASKED: dict[str, Any] = {"knowledge": None, "reflector": None}
-"""The API's other services, where a test asks for memories alone."""
+def access_to(service: Any, *, knowledge: Any = None, reflector: Any = None) -> Access:
+    """Args: knowledge, reflector: where a test asks for more than memories."""
+    return Access(service=service, identity=IdentityConfig(), knowledge=knowledge, reflector=reflector)
 
 
-class NoRecordings:
+class NoRecordings(Recordings):
     """The operator's live recordings, which nothing asks for."""
+
+    def __init__(self) -> None:
+        """Without a place for any."""
 
     def live(self, options: LiveOptions) -> AsyncIterator[bytes]:
         raise AssertionError(options)

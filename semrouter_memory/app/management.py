@@ -13,6 +13,7 @@ from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import ConfigurationError, InputFileError
 from semrouter_memory.knowledge.service import KnowledgeService
 from semrouter_memory.maintenance.schedule import MaintenanceScheduler
+from semrouter_memory.manage.access import Access
 from semrouter_memory.manage.backup import Backup
 from semrouter_memory.manage.explaining import Explainer
 from semrouter_memory.manage.http import Readiness, create_operator_api, create_user_api
@@ -42,32 +43,25 @@ async def serve_management(
     on_exit: AsyncExitStack,
 ) -> None:
     """Open both ports. Raises: ConfigurationError: a port or the operator's token that cannot be had."""
-    service = _service(config, adapters, maintenance, deletion, searcher=searcher, explainer=explainer)
-    knowledge = knowledge_service(config.memory.knowledge, adapters)
-    management = config.management
-    reflector = _reflector(config, adapters, searcher, knowledge, chat_model)
-    users = create_user_api(
-        service,
+    management, knowledge = config.management, knowledge_service(config.memory.knowledge, adapters)
+    access = Access(
+        service=_service(config, adapters, maintenance, deletion, searcher=searcher, explainer=explainer),
         identity=config.memory.identity,
-        config=management,
-        shared_secret=shared_secret,
-        secret_header=config.server.secret_header,
         knowledge=knowledge,
-        reflector=reflector,
+        reflector=_reflector(config, adapters, searcher, knowledge, chat_model),
     )
+    secret_header = config.server.secret_header
+    users = create_user_api(access, config=management, shared_secret=shared_secret, secret_header=secret_header)
     on_exit.push_async_callback((await serve_http(users, management.listen)).stop)
     if management.operator_listen is None:
         return
     operator = create_operator_api(
-        service,
-        identity=config.memory.identity,
+        access,
         config=management,
         token=secret(management.operator_token, management.operator_token_file),
         readiness=readiness,
         metrics=metrics,
         context=_operator_context(adapters, deletion, recordings),
-        knowledge=knowledge,
-        reflector=reflector,
     )
     on_exit.push_async_callback((await serve_http(operator, management.operator_listen)).stop)
 

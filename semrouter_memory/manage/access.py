@@ -1,6 +1,6 @@
 """Who may do what: the scope that a request acts in, and what every route checks of it.
 
-The application puts an `Access` into its state; each request's scope comes from there, never from its body.
+The application puts an `Access` into its state, and gives its routes the rule that decides for which owner a request acts.
 """
 
 from collections.abc import Callable, Iterator
@@ -33,18 +33,14 @@ class Access:
     """What the routes work with.
 
     Attributes:
-        owner_of: the owner that a request acts for; raises an `HTTPException` when there is none.
-        owner_parameters: query parameters that `owner_of` reads.
         knowledge: the documents of organisations.
         reflector: answers questions.
     """
 
     service: MemoryService
     identity: IdentityConfig
-    owner_of: Callable[[Request], Scope]
     knowledge: KnowledgeService
     reflector: Reflector
-    owner_parameters: frozenset[str] = frozenset({OWNER})
 
     def organisation_of(self, request: Request, owner: Scope) -> Scope | None:
         """The organisation whose documents a request may search: the owner, or the one that a filter named."""
@@ -65,30 +61,64 @@ class Access:
         return owner.in_project(project or "")
 
 
-def owner_in_header(identity: IdentityConfig) -> Callable[[Request], Scope]:
+# -- the owner: each port has one rule, a dependency of all its routes that act for an owner
+
+
+def owner_in_header(identity: IdentityConfig) -> Callable[..., None]:
     """The user that Envoy's filters authenticated, read as the memory filter reads it; or the organisation in `owner`.
 
-    Raises:
-        NotFoundError: for an owner that is neither the user nor the organisation that the user administers.
+    The rule raises `NotFoundError` for an owner that is neither the user nor the organisation that the user administers.
     """
 
-    def owner_of(request: Request) -> Scope:
+    def decide(
+        request: Request,
+        owner: Annotated[
+            str | None,
+            Query(description="Another owner: `org:acme`, for the organisation's administrators. Without it the user."),
+        ] = None,
+    ) -> None:
         headers = _headers(request)
         user = authenticated_user(headers, {}, identity)
         if isinstance(user, Reason):
             raise unauthenticated("the identity is malformed or given twice", user.value)
         if not user:
             raise unauthenticated("no authenticated user: a filter in front must set one", Reason.NO_IDENTITY)
-        named = request.query_params.get(OWNER)
-        allowed = (Scope(user), administered(headers, identity))
-        if named is None:
-            return Scope(user)
-        for scope in allowed:
-            if scope is not None and scope.owner == named:
-                return scope
-        raise NotFoundError("no such owner")
+        allowed = [scope for scope in (Scope(user), administered(headers, identity)) if scope is not None]
+        acting = next((scope for scope in allowed if owner in {None, scope.owner}), None)
+        if acting is None:
+            raise NotFoundError("no such owner")
+        request.state.owner, request.state.owner_parameters = acting, (OWNER,)
 
-    return owner_of
+    return decide
+
+
+def owner_in_query(identity: IdentityConfig) -> Callable[..., None]:
+    """The owner that an operator names. The rule raises `InvalidRequestError` where none is named."""
+
+    def decide(
+        request: Request,
+        # What the framework refused would leave the routes without an owner: its length is checked below.
+        user_id: Annotated[
+            str | None, Query(json_schema_extra={"minLength": 1}, description="The user to act for.")
+        ] = None,
+        owner: Annotated[str | None, Query(description="Or any owner: `org:acme`, `agent:travel-bot`.")] = None,
+    ) -> None:
+        try:
+            scope = Scope(user_id or "") if owner is None else Scope.of_owner(owner)
+        except ValueError:
+            scope = Scope("")
+        if not is_acceptable_id(scope.owner_id, identity):
+            if owner is None:
+                raise InvalidRequestError("say for which user: ?user_id=...", field="user_id")
+            raise InvalidRequestError("must be user:, org: or agent: and an id", field=OWNER)
+        request.state.owner, request.state.owner_parameters = scope, (OWNER, "user_id")
+
+    return decide
+
+
+def _owner(request: Request) -> Scope:
+    owner: Scope = request.state.owner
+    return owner
 
 
 def fields_of(request: Request) -> list[tuple[str, str]]:
@@ -100,53 +130,28 @@ def _headers(request: Request) -> Headers:
     return Headers(fields_of(request))
 
 
-def named_owner(owner: str, identity: IdentityConfig) -> Scope:
-    """The owner that an operator names. Raises: InvalidRequestError."""
-    try:
-        scope = Scope.of_owner(owner)
-    except ValueError:
-        scope = Scope("")
-    if not is_acceptable_id(scope.owner_id, identity):
-        raise InvalidRequestError("must be user:, org: or agent: and an id", field=OWNER)
-    return scope
-
-
-def access_of(request: Request) -> Access:
+def _access(request: Request) -> Access:
     access = request.app.state.access
     assert isinstance(access, Access)
     return access
 
 
-def _owner(request: Request, access: Annotated[Access, Depends(access_of)]) -> Scope:
-    return access.owner_of(request)
-
-
-def describe_owner(
-    owner: Annotated[
-        str | None,
-        Query(description="Another owner: `org:acme`, for the organisation's administrators. Without it the user."),
-    ] = None,
-) -> None:
-    """Puts the parameter into the description; `Access.owner_of` reads it."""
-
-
-def _query_parameters(dependant: Dependant, access: Access) -> Iterator[tuple[str, bool]]:
+def _query_parameters(dependant: Dependant) -> Iterator[tuple[str, bool]]:
     """The query parameters that a route declares, and whether each may be repeated."""
-    if dependant.call is _owner:
-        yield from dict.fromkeys(access.owner_parameters, False).items()
     for each in dependant.query_params:
         kind = each.field_info.annotation
         yield each.alias, any(get_origin(part) is list for part in (kind, *getattr(kind, "__args__", ())))
     for dependency in dependant.dependencies:
-        yield from _query_parameters(dependency, access)
+        yield from _query_parameters(dependency)
 
 
-def _only_declared(request: Request, access: Annotated[Access, Depends(access_of)]) -> None:
+def _only_declared(request: Request) -> None:
     """Refuses query parameters that the route does not declare, and repeated ones.
 
     A mistyped `project_id` must not widen a deletion to everything.
     """
-    known = dict(_query_parameters(request.scope["route"].dependant, access))
+    by_rule = dict.fromkeys(getattr(request.state, "owner_parameters", ()), False)
+    known = by_rule | dict(_query_parameters(request.scope["route"].dependant))
     for name in request.query_params:
         if name not in known:
             raise InvalidRequestError("unknown query parameter", field=name)
@@ -177,15 +182,15 @@ def api_router(prefix: str, tag: str, *, in_schema: bool = True) -> APIRouter:
     )
 
 
-def ndjson_body(*kinds: str) -> dict[str, Any]:
-    """Describes a request body of lines, which the framework does not parse."""
-    content = {kind: {"schema": {"type": "string"}} for kind in kinds}
+def raw_body(*kinds: str, **schema: str) -> dict[str, Any]:
+    """Describes a request body of these content types, which the framework does not parse."""
+    content = {kind: {"schema": {"type": "string", **schema}} for kind in kinds}
     return {"requestBody": {"required": True, "content": content}}
 
 
 NDJSON = "application/x-ndjson"
 Owner = Annotated[Scope, Depends(_owner)]
-Api = Annotated[Access, Depends(access_of)]
+Api = Annotated[Access, Depends(_access)]
 MemoryId = Annotated[str, Path(description="The memory's id.", examples=["mem_01890a5d-ac96-774b-bcce-b302099a8057"])]
 Observed = Annotated[Period, Depends(observed_in)]
 Filter = Annotated[MemoryFilter, Depends(filter_in)]

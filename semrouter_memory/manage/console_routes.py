@@ -1,16 +1,17 @@
 """The console: a page for browsers over the API, made of static files without anybody's data."""
 
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated
 
-from fastapi import Depends, FastAPI, Path, Request, Response
+from fastapi import Path, Request, Response
 from fastapi.responses import RedirectResponse
 from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 
 from semrouter_memory.errors import NotFoundError
-from semrouter_memory.manage.access import PREFIX, Access, Owner, access_of, api_router
+from semrouter_memory.manage.access import PREFIX, api_router
 from semrouter_memory.manage.schemas import ApiAnswer
+from semrouter_memory.model import Scope
 
 PATH = f"{PREFIX}/console"
 _FILES = StaticFiles(packages=[("semrouter_memory.manage", "console")])
@@ -28,18 +29,14 @@ class Viewer(ApiAnswer):
 
 # Not described: pages are for people.
 pages = api_router(PATH, "console", in_schema=False)
-viewer_of_user = api_router(PATH, "console", in_schema=False)
-viewer_of_operator = api_router(PATH, "console", in_schema=False)
+viewer = api_router(PATH, "console", in_schema=False)
 
 
-@viewer_of_user.get("/viewer")
-async def _user(owner: Owner) -> Viewer:
-    return Viewer(owner=owner.owner)
-
-
-@viewer_of_operator.get("/viewer")
-async def _operator() -> Viewer:
-    return Viewer(owner=None)
+@viewer.get("/viewer")
+async def _viewer(request: Request) -> Viewer:
+    """On the operator's port no rule names an owner for this route."""
+    owner: Scope | None = getattr(request.state, "owner", None)
+    return Viewer(owner=owner and owner.owner)
 
 
 @pages.get("")
@@ -66,23 +63,3 @@ async def _response(request: Request, name: str) -> Response:
     # Asked for again each time, so that a page never runs with an older version's script.
     found.headers["cache-control"] = "no-cache"
     return found
-
-
-def _require_user(request: Request, access: Annotated[Access, Depends(access_of)]) -> None:
-    access.owner_of(request)
-
-
-def add_for_users(app: FastAPI) -> None:
-    """The page behind the identity of every other route."""
-    app.include_router(viewer_of_user)
-    app.include_router(pages, dependencies=[Depends(_require_user)])
-
-
-def add_for_operators(app: FastAPI, check: Any) -> None:
-    """The page for everybody who reaches the port; it asks for the token, and shows nothing without.
-
-    Args:
-        check: the dependency that refuses requests without the operator's token.
-    """
-    app.include_router(viewer_of_operator, dependencies=[check])
-    app.include_router(pages)

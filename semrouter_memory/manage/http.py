@@ -10,15 +10,12 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import Depends, FastAPI, Query, Request, Response
+from fastapi import Depends, FastAPI, Response
 from fastapi.responses import JSONResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from semrouter_memory import __version__
-from semrouter_memory.config import IdentityConfig, ManagementConfig
-from semrouter_memory.errors import InvalidRequestError
-from semrouter_memory.exchange.identity import is_acceptable_id
-from semrouter_memory.knowledge.service import KnowledgeService
+from semrouter_memory.config import ManagementConfig
 from semrouter_memory.manage import (
     console_routes,
     exception_handlers,
@@ -27,13 +24,10 @@ from semrouter_memory.manage import (
     operator_routes,
     routes,
 )
-from semrouter_memory.manage.access import OWNER, PREFIX, Access, describe_owner, named_owner, owner_in_header
+from semrouter_memory.manage.access import PREFIX, Access, owner_in_header, owner_in_query
 from semrouter_memory.manage.browsers import BrowserRules
 from semrouter_memory.manage.exception_handlers import unauthenticated
 from semrouter_memory.manage.operator_routes import OperatorContext
-from semrouter_memory.manage.reflecting import Reflector
-from semrouter_memory.manage.service import MemoryService
-from semrouter_memory.model import Scope
 
 _ABOUT = """The memories of the authenticated user. Who that is, a filter in front says (header `{header}`); clients
 cannot choose. Memories of others do not exist: 404. Administrators of an organisation, whom a filter names too, act for it
@@ -47,11 +41,8 @@ _OF_OWNERS = (mcp_routes.router, routes.router, knowledge_routes.routes)
 
 
 def create_user_api(
-    service: MemoryService,
+    access: Access,
     *,
-    knowledge: KnowledgeService,
-    reflector: Reflector,
-    identity: IdentityConfig,
     config: ManagementConfig,
     shared_secret: str | None = None,
     secret_header: str = "x-memory-secret",  # noqa: S107 - the name of a header
@@ -59,27 +50,17 @@ def create_user_api(
     """The ASGI application for `management.listen`.
 
     Args:
-        knowledge: what members of an organisation may search, and its administrators change.
-        reflector: answers questions from memories.
         shared_secret: what every request must carry in `secret_header`; None where only the proxy reaches the port.
     """
-    app = _base_app("Memory", _ABOUT.format(header=identity.user_header), config)
+    app = _base_app("Memory", _ABOUT.format(header=access.identity.user_header), config, access)
     if shared_secret is not None:
         app.add_middleware(exception_handlers.SharedSecretCheck, header=secret_header, secret=shared_secret)
-    app.state.access = Access(
-        service=service,
-        identity=identity,
-        owner_of=owner_in_header(identity),
-        knowledge=knowledge,
-        reflector=reflector,
-    )
-    console_routes.add_for_users(app)
-    for router in _OF_OWNERS:
-        app.include_router(router, dependencies=[Depends(describe_owner)])
+    for router in (console_routes.viewer, console_routes.pages, *_OF_OWNERS):
+        app.include_router(router, dependencies=[Depends(owner_in_header(access.identity))])
     return app
 
 
-def _base_app(title: str, description: str, config: ManagementConfig) -> FastAPI:
+def _base_app(title: str, description: str, config: ManagementConfig, access: Access) -> FastAPI:
     """An application whose every error is JSON, described at /v1/memory/openapi.json."""
     app = FastAPI(
         title=title,
@@ -97,6 +78,7 @@ def _base_app(title: str, description: str, config: ManagementConfig) -> FastAPI
         | {knowledge_routes.PATH: config.max_document_bytes},
     )
     app.add_middleware(BrowserRules)
+    app.state.access = access
     return app
 
 
@@ -130,11 +112,8 @@ class Readiness:
 
 
 def create_operator_api(
-    service: MemoryService,
+    access: Access,
     *,
-    knowledge: KnowledgeService,
-    reflector: Reflector,
-    identity: IdentityConfig,
     config: ManagementConfig,
     token: str | None,
     readiness: Callable[[], Readiness],
@@ -144,27 +123,20 @@ def create_operator_api(
     """The ASGI application for `management.operator_listen`.
 
     Args:
-        knowledge, reflector: same as in `create_user_api`.
         token: the operator's; None: only health and metrics are served.
         context: serves the operator's own routes.
         readiness: asked at each /readyz.
         metrics: called at each /metrics; gives the text and its content type.
     """
-    app = _base_app("Memory, operator", _ABOUT_OPERATOR, config)
+    app = _base_app("Memory, operator", _ABOUT_OPERATOR, config, access)
     _add_health(app, readiness, metrics)
     if token is not None:
-        app.state.access = Access(
-            service=service,
-            identity=identity,
-            owner_of=_owner_named(identity),
-            owner_parameters=frozenset({OWNER, "user_id"}),
-            knowledge=knowledge,
-            reflector=reflector,
-        )
         check = Depends(_operator_check(token))
-        console_routes.add_for_operators(app, check)
+        app.include_router(console_routes.viewer, dependencies=[check])
+        # For everybody who reaches the port: the page asks for the token, and shows nothing without.
+        app.include_router(console_routes.pages)
         for router in _OF_OWNERS:
-            app.include_router(router, dependencies=[check, Depends(_describe_owner)])
+            app.include_router(router, dependencies=[check, Depends(owner_in_query(access.identity))])
         if context is not None:
             app.state.operator = context
             for router in operator_routes.ROUTERS:
@@ -197,23 +169,3 @@ def _operator_check(token: str) -> Callable[[HTTPAuthorizationCredentials | None
             raise unauthenticated("the operator's token is missing or wrong", "bad_operator_token")
 
     return check
-
-
-def _owner_named(identity: IdentityConfig) -> Callable[[Request], Scope]:
-    def owner_of(request: Request) -> Scope:
-        named = request.query_params.get(OWNER)
-        if named is not None:
-            return named_owner(named, identity)
-        user = request.query_params.get("user_id", "")
-        if not is_acceptable_id(user, identity):
-            raise InvalidRequestError("say for which user: ?user_id=...", field="user_id")
-        return Scope(user)
-
-    return owner_of
-
-
-def _describe_owner(
-    user_id: Annotated[str | None, Query(min_length=1, description="The user to act for.")] = None,
-    owner: Annotated[str | None, Query(description="Or any owner: `org:acme`, `agent:travel-bot`.")] = None,
-) -> None:
-    """Puts the parameters into the description; `_owner_named` reads them."""

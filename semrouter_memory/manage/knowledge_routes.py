@@ -1,16 +1,16 @@
 """The routes under /v1/knowledge, the same for users, administrators and operators: add, list, show and remove documents."""
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Path, Query, Request
-from pydantic import AliasPath, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AliasPath, AwareDatetime, BeforeValidator, Field
 
 from semrouter_memory.errors import InvalidRequestError, NotFoundError
 from semrouter_memory.knowledge.documents import Document
 from semrouter_memory.knowledge.service import AddOutcome, KnowledgeService, Upload
-from semrouter_memory.manage.access import NOT_FOUND, TOO_LARGE, Api, Owner, api_router
-from semrouter_memory.manage.schemas import MAX_PAGE
+from semrouter_memory.manage.access import NOT_FOUND, TOO_LARGE, Api, Owner, api_router, raw_body
+from semrouter_memory.manage.schemas import MAX_PAGE, ApiAnswer
 
 PATH = "/v1/knowledge"
 _MAX_SOURCE_CHARS = 4096
@@ -33,11 +33,7 @@ DocumentId = Annotated[str, Path(description="The document's id.", examples=["do
 Tag = Annotated[str, Field(min_length=1, max_length=_MAX_TAG_CHARS)]
 
 
-class _Answer(BaseModel):
-    model_config = ConfigDict(from_attributes=True)
-
-
-class DocumentJson(_Answer):
+class DocumentJson(ApiAnswer):
     """A stored document."""
 
     id: str = Field(examples=["doc_9f86d081884c7d659a2feaa0c55a"])
@@ -61,7 +57,7 @@ class AddedDocument(DocumentJson):
     outcome: AddOutcome = Field(description="`unchanged`: it was stored already and was not read again.")
 
 
-class PassageJson(_Answer):
+class PassageJson(ApiAnswer):
     """A part of a document."""
 
     id: str
@@ -78,18 +74,18 @@ class WholeDocument(DocumentJson):
     text: list[PassageJson]
 
 
-class DocumentList(_Answer):
+class DocumentList(ApiAnswer):
     """A page of documents, the one added last first."""
 
     data: list[DocumentJson]
     next_cursor: str | None = Field(description="`cursor` of the next page; null at the end.")
 
 
-class RemovedDocument(_Answer):
+class RemovedDocument(ApiAnswer):
     """What was removed."""
 
     id: str
-    deleted: bool = True
+    deleted: Literal[True] = True
     passages: int = Field(description="How many passages it had.")
 
 
@@ -97,12 +93,7 @@ class RemovedDocument(_Answer):
     "",
     summary="Add a document",
     responses=NOT_FOUND | TOO_LARGE,
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
-        }
-    },
+    openapi_extra=raw_body("application/octet-stream", format="binary"),
 )
 async def add_document(
     request: Request,

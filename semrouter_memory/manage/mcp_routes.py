@@ -28,6 +28,6 @@ async def message(request: Request, owner: Owner, api: Api) -> Response:
 
 @router.get("")
 @router.delete("")
-async def no_session(_owner: Owner) -> None:
+async def no_session() -> None:
     """There are no sessions to listen to or to end."""
     raise refusal(HTTPStatus.METHOD_NOT_ALLOWED, "send messages with POST", "method_not_allowed", {"allow": "POST"})

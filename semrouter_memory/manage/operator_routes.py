@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 
 from semrouter_memory.deletion.service import DeletionService, PartResult
 from semrouter_memory.errors import InvalidRequestError, NotFoundError
-from semrouter_memory.manage.access import CONFLICT, NDJSON, NOT_FOUND, TOO_LARGE, Api, api_router, ndjson_body
+from semrouter_memory.manage.access import CONFLICT, NDJSON, NOT_FOUND, TOO_LARGE, Api, api_router, raw_body
 from semrouter_memory.manage.backup import Backup, require_all
 from semrouter_memory.manage.exception_handlers import refusal
 from semrouter_memory.manage.importing import Imported
@@ -33,7 +33,7 @@ from semrouter_memory.manage.portable import export_line
 from semrouter_memory.manage.schemas import MAX_PAGE, ApiAnswer
 from semrouter_memory.model import LoggedTurn, Memory, Scope, TurnState
 from semrouter_memory.ports import LogFiles, TurnRecords
-from semrouter_memory.replay.recordings import LiveOptions
+from semrouter_memory.replay.recordings import LiveOptions, Recordings
 
 _RETRY_PAGE = 200
 _MAX_RECORDING_SECONDS = 24 * 3600
@@ -57,12 +57,6 @@ class Collections(Protocol):
     async def drop(self, name: str) -> None: ...
 
 
-class LiveRecordings(Protocol):
-    def live(self, options: LiveOptions) -> AsyncIterator[bytes]:
-        """The recording, piece by piece, from now on."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorContext:
     """What the operator's routes work with."""
@@ -72,7 +66,7 @@ class OperatorContext:
     deletion: DeletionService
     backup: Backup
     collections: Collections
-    recordings: LiveRecordings
+    recordings: Recordings
 
 
 def _context(request: Request) -> OperatorContext:
@@ -237,7 +231,7 @@ async def list_collections(context: Context) -> CollectionList:
     "/import",
     summary="Import the lines of a collection",
     responses=TOO_LARGE,
-    openapi_extra=ndjson_body(NDJSON),
+    openapi_extra=raw_body(NDJSON),
 )
 async def import_collection(request: Request, api: Api) -> Imported:
     """Memories of all users, embedded again and otherwise unchanged. Deleted ones are skipped.

@@ -26,7 +26,7 @@ from semrouter_memory.manage.access import (
     Owner,
     api_router,
     fields_of,
-    ndjson_body,
+    raw_body,
     reach_of,
 )
 from semrouter_memory.manage.exception_handlers import described, refusal
@@ -233,7 +233,7 @@ async def put_settings(owner: Owner, api: Api, body: SettingsRequest) -> Setting
     summary="Import exported memories",
     responses=TOO_LARGE,
     # The lines are read the same, whatever they are sent as.
-    openapi_extra=ndjson_body(NDJSON, "text/plain"),
+    openapi_extra=raw_body(NDJSON, "text/plain"),
 )
 async def import_memories(
     request: Request,

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from semrouter_memory.errors import (
     HttpAnswer,
@@ -24,7 +24,7 @@ from semrouter_memory.manage import routes
 from semrouter_memory.manage.access import Access
 from semrouter_memory.manage.parameters import FilterText, OneProject, Since, Until, observed_in
 from semrouter_memory.manage.reflecting import ReflectRequest
-from semrouter_memory.manage.schemas import MemoryJson, SearchRequest, StoreRequest
+from semrouter_memory.manage.schemas import ApiRequest, MemoryJson, SearchRequest, StoreRequest
 from semrouter_memory.model import Hit, Json, MemoryType, Scope, parse_filter
 from semrouter_memory.recall.render import cited_source
 
@@ -160,10 +160,8 @@ def _inlined(schema: Any, definitions: Mapping[str, Any]) -> Any:
     return {key: _inlined(value, definitions) for key, value in whole.items() if key not in {"$ref", "title"}}
 
 
-class _ListRequest(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    types: Annotated[list[MemoryType], Field(description="Only these types; without it every type.")] = []
+class _ListRequest(ApiRequest):
+    types: list[MemoryType] = Field(default=[], description="Only these types; without it every type.")
     project_id: OneProject = None
     since: Since = None
     until: Until = None
@@ -172,9 +170,7 @@ class _ListRequest(BaseModel):
     filter: FilterText = ""
 
 
-class _ForgetRequest(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class _ForgetRequest(ApiRequest):
     id: Annotated[
         str,
         Field(
@@ -184,9 +180,7 @@ class _ForgetRequest(BaseModel):
     ]
 
 
-class _PassageRequest(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class _PassageRequest(ApiRequest):
     query: Annotated[
         str,
         Field(

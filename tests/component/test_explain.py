@@ -11,7 +11,7 @@ import pytest
 from google.protobuf.json_format import MessageToDict
 
 from semrouter_memory.app import pipelines
-from semrouter_memory.config import EmbeddingConfig, IdentityConfig, ManagementConfig
+from semrouter_memory.config import EmbeddingConfig, ManagementConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.evaluation.retrieval_run import CachingEmbedder
 from semrouter_memory.exchange.turns import ExchangeSettings
@@ -23,7 +23,7 @@ from semrouter_memory.recall.explanation import Verdict
 from semrouter_memory.transport import wire
 from semrouter_memory.transport.pb import ext_proc_pb2 as pb
 from semrouter_memory.transport.processor import Processor
-from tests.memory_service import UNASKED, SilentObserver
+from tests.memory_service import SilentObserver, access_to
 from tests.recalling import ALICE, NOW, Recalling, recalling
 
 pytest_plugins = ("tests.model_fixture",)
@@ -65,7 +65,7 @@ async def known(embedder: Embedder) -> AsyncIterator[Recalling]:
 async def explained(
     known: Recalling, query: str = QUESTION, *, headers: dict[str, str] | None = None, status: int = 200, **fields: Any
 ) -> dict[str, Any]:
-    app = create_user_api(known.service(), **UNASKED, identity=IdentityConfig(), config=ManagementConfig())
+    app = create_user_api(access_to(known.service()), config=ManagementConfig())
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as http:
         body = {"query": query, "as": "recall", **fields}
         sent = {"x-authz-user-id": "alice", **(headers or {})}
@@ -232,7 +232,7 @@ async def test_what_recall_cannot_be_asked_is_refused(known: Recalling, fields: 
 
 
 async def test_an_organisation_has_no_recall(known: Recalling) -> None:
-    app = create_user_api(known.service(), **UNASKED, identity=IdentityConfig(), config=ManagementConfig())
+    app = create_user_api(access_to(known.service()), config=ManagementConfig())
     sent = {"x-authz-user-id": "alice", "x-memory-org-admin": "acme"}
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost", headers=sent) as http:
         answer = await http.post(f"/v1/memory/search?owner={ACME.owner}", json={"query": QUESTION, "as": "recall"})
@@ -248,7 +248,7 @@ async def test_memories_that_are_all_deleted_are_none(known: Recalling) -> None:
 
 
 async def receipts(known: Recalling, user: str = "alice") -> list[dict[str, Any]]:
-    app = create_user_api(known.service(), **UNASKED, identity=IdentityConfig(), config=ManagementConfig())
+    app = create_user_api(access_to(known.service()), config=ManagementConfig())
     headers = {"x-authz-user-id": user}
     async with httpx.AsyncClient(
         transport=httpx.ASGITransport(app), base_url="http://localhost", headers=headers

@@ -19,7 +19,7 @@ import pytest_asyncio
 from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as AsgiScope
 
-from semrouter_memory.config import IdentityConfig, ManagementConfig, TelemetryConfig
+from semrouter_memory.config import ManagementConfig, TelemetryConfig
 from semrouter_memory.errors import NotFoundError, Service, StoreUnavailableError, UnavailableError
 from semrouter_memory.manage.client import MEMORY, TURNS, ApiClient, ApiEndpoint
 from semrouter_memory.manage.http import Readiness, create_operator_api, create_user_api
@@ -36,7 +36,7 @@ from semrouter_memory.telemetry import logs
 from semrouter_memory.telemetry.metrics import Metrics
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 from tests.hashed import HashedEmbedder
-from tests.memory_service import UNASKED, memory_service
+from tests.memory_service import access_to, memory_service
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -180,10 +180,7 @@ def house(ports: list[Port], tmp_path: Path) -> Iterator[House]:
     store = FailingStore(dimension=embedder.dimension)
     log = SqliteTurnLog(tmp_path / "turns.db", clock=SystemClock())
     state = CountedState(tmp_path / "state.db", clock=SystemClock())
-    config, identity = (
-        ManagementConfig(max_content_chars=200, max_body_bytes=4096, max_metadata_bytes=1024),
-        IdentityConfig(),
-    )
+    config = ManagementConfig(max_content_chars=200, max_body_bytes=4096, max_metadata_bytes=1024)
     service = memory_service(
         store=store,
         writer=SplittingWriter(store, embedder),
@@ -198,11 +195,9 @@ def house(ports: list[Port], tmp_path: Path) -> Iterator[House]:
         state=state,
     )
     ready = {"model": True, "store": True}
-    users.switch.app = create_user_api(service, **UNASKED, identity=identity, config=config)
+    users.switch.app = create_user_api(access_to(service), config=config)
     operators.switch.app = create_operator_api(
-        service,
-        **UNASKED,
-        identity=identity,
+        access_to(service),
         config=config,
         token=TOKEN,
         readiness=lambda: Readiness(serving=ready["model"], store_available=ready["store"]),
@@ -762,9 +757,7 @@ async def test_a_client_says_what_may_be_missing_where_there_is_no_route(house: 
     """Without an operator's token there are no operator's routes; another 404 says what was not found."""
     operators = ports[1]
     operators.switch.app = create_operator_api(
-        house.service,
-        **UNASKED,
-        identity=IdentityConfig(),
+        access_to(house.service),
         config=ManagementConfig(),
         token=None,
         readiness=lambda: Readiness(serving=True, store_available=True),
@@ -849,9 +842,7 @@ async def test_the_description_is_true_to_the_routes(house: House) -> None:
 
 async def test_a_shared_secret_keeps_everybody_else_out(house: House) -> None:
     service: Any = None
-    app = create_user_api(
-        service, **UNASKED, identity=IdentityConfig(), config=ManagementConfig(), shared_secret="s3cret"
-    )
+    app = create_user_api(access_to(service), config=ManagementConfig(), shared_secret="s3cret")
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
         for headers in ([], [("x-memory-secret", "wrong")], [("x-memory-secret", "s3cret")] * 2):
             answer = await client.get("/v1/memory/openapi.json", headers=headers)

@@ -18,7 +18,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from semrouter_memory.cli import app as command_line
-from semrouter_memory.config import IdentityConfig, ManagementConfig, MilvusConfig
+from semrouter_memory.config import ManagementConfig, MilvusConfig
 from semrouter_memory.errors import InvalidRequestError, MemoryServiceError, NotFoundError
 from semrouter_memory.manage.backup import Backup
 from semrouter_memory.manage.http import Readiness, create_operator_api, create_user_api
@@ -32,7 +32,7 @@ from semrouter_memory.state.sqlite import SqliteStateStore
 from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 from tests.hashed import HashedEmbedder
-from tests.memory_service import UNASKED, NoRecordings, deletion_service, knowledge_service, memory_service
+from tests.memory_service import NoRecordings, access_to, deletion_service, knowledge_service, memory_service
 from tests.store_observer import StoreObserver
 
 ALICE = Scope("alice")
@@ -98,7 +98,7 @@ async def living_in(directory: Path, sockets: Path) -> AsyncIterator[House]:
         observer=StoreObserver(),
     )
     await store.start()
-    config, identity = ManagementConfig(), IdentityConfig()
+    config = ManagementConfig()
     locks = InProcessOwnerLocks()
     deletion = deletion_service(store=store, embedder=embedder, turn_log=log, state=state, locks=locks, clock=clock)
     service = memory_service(
@@ -113,18 +113,16 @@ async def living_in(directory: Path, sockets: Path) -> AsyncIterator[House]:
         redact=Redaction,
         config=config,
     )
+    knowledge = knowledge_service(
+        store=store.secondary("knowledge"),
+        embedder=embedder,
+        turn_log=log,
+        state=state,
+        locks=locks,
+        clock=clock,
+    )
     operator_api = create_operator_api(
-        service,
-        knowledge=knowledge_service(
-            store=store.secondary("knowledge"),
-            embedder=embedder,
-            turn_log=log,
-            state=state,
-            locks=locks,
-            clock=clock,
-        ),
-        reflector=UNASKED["reflector"],
-        identity=identity,
+        access_to(service, knowledge=knowledge),
         config=config,
         token=TOKEN,
         readiness=lambda: Readiness(serving=True, store_available=True),
@@ -139,9 +137,7 @@ async def living_in(directory: Path, sockets: Path) -> AsyncIterator[House]:
         ),
     )
     _prepare(sockets)
-    users = await serve_http(
-        create_user_api(service, **UNASKED, identity=identity, config=config), f"unix:{sockets}/api.sock"
-    )
+    users = await serve_http(create_user_api(access_to(service), config=config), f"unix:{sockets}/api.sock")
     operators = await serve_http(operator_api, f"unix:{sockets}/operator.sock")
     try:
         yield House(directory, log, state, store, service, sockets)

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from semrouter_memory.cli.memory import memory_app
-from semrouter_memory.config import IdentityConfig, ManagementConfig
+from semrouter_memory.config import ManagementConfig
 from semrouter_memory.errors import InvalidRequestError, MemoryServiceError, NotFoundError, UnavailableError
 from semrouter_memory.maintenance.recall_journal import add_receipts
 from semrouter_memory.manage.http import Readiness, create_operator_api, create_user_api
@@ -25,7 +25,7 @@ from semrouter_memory.state.sqlite import SqliteStateStore
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 from tests.hashed import HashedEmbedder
-from tests.memory_service import UNASKED, memory_service, reflector
+from tests.memory_service import access_to, memory_service, reflector
 
 Run = Callable[..., Awaitable[Result]]
 
@@ -40,7 +40,7 @@ async def sidecar(tmp_path: Path) -> AsyncIterator[Path]:
     """Both ports, on Unix sockets in a directory that also holds the operator's token."""
     embedder, log = HashedEmbedder(), SqliteTurnLog(tmp_path / "turns.db", clock=SystemClock())
     store = InMemoryStore(dimension=embedder.dimension)
-    config, identity = ManagementConfig(), IdentityConfig()
+    config = ManagementConfig()
     service = memory_service(
         store=store,
         embedder=embedder,
@@ -53,22 +53,15 @@ async def sidecar(tmp_path: Path) -> AsyncIterator[Path]:
         config=config,
     )
     operator_api = create_operator_api(
-        service,
-        **UNASKED,
-        identity=identity,
+        access_to(service),
         config=config,
         token="operator-token",
         readiness=lambda: Readiness(serving=True, store_available=True),
         metrics=lambda: (b"", "text/plain"),
     )
     (tmp_path / "token").write_text("operator-token\n")
-    user_api = create_user_api(
-        service,
-        knowledge=UNASKED["knowledge"],
-        identity=identity,
-        config=config,
-        reflector=reflector(store=store, embedder=embedder, turn_log=log, clock=SystemClock(), threshold=-1),
-    )
+    reflecting = reflector(store=store, embedder=embedder, turn_log=log, clock=SystemClock(), threshold=-1)
+    user_api = create_user_api(access_to(service, reflector=reflecting), config=config)
     users = await serve_http(user_api, f"unix:{tmp_path}/api.sock")
     operators = await serve_http(operator_api, f"unix:{tmp_path}/operator.sock")
     yield tmp_path

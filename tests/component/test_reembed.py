@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from semrouter_memory.cli import app as command_line
-from semrouter_memory.config import IdentityConfig, ManagementConfig, MilvusConfig
+from semrouter_memory.config import ManagementConfig, MilvusConfig
 from semrouter_memory.errors import ConfigurationError, InvalidRequestError
 from semrouter_memory.manage.backup import Backup
 from semrouter_memory.manage.http import Readiness, create_operator_api
@@ -28,7 +28,7 @@ from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 from tests.hashed import HashedEmbedder
 from tests.memories import NOW, memory
-from tests.memory_service import UNASKED, NoRecordings, deletion_service, memory_service
+from tests.memory_service import NoRecordings, access_to, deletion_service, memory_service
 from tests.milvus_server import MilvusServer
 from tests.store_observer import StoreObserver
 from tests.unit.maintenance.parts import SteppingClock
@@ -95,9 +95,7 @@ class Place:
                 **parts, deletion=deletion, new_id=lambda: uuid.uuid4().hex, redact=Redaction, config=ManagementConfig()
             )
             api = create_operator_api(
-                service,
-                **UNASKED,
-                identity=IdentityConfig(),
+                access_to(service),
                 config=ManagementConfig(),
                 token="operator-token",
                 readiness=lambda: Readiness(serving=True, store_available=True),

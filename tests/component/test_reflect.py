@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from semrouter_memory.config import EmbeddingConfig, ExternalModel, IdentityConfig, KnowledgeConfig, ManagementConfig
+from semrouter_memory.config import EmbeddingConfig, ExternalModel, KnowledgeConfig, ManagementConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.evaluation.retrieval_run import CachingEmbedder
 from semrouter_memory.knowledge.service import Upload
@@ -23,7 +23,7 @@ from semrouter_memory.ports import Embedder
 from semrouter_memory.resilience import Backoff
 from semrouter_memory.store.in_memory import InMemoryStore
 from tests.chat_server import StandInServer, section
-from tests.memory_service import UNASKED, SilentObserver, knowledge_service, reflector
+from tests.memory_service import SilentObserver, access_to, knowledge_service, reflector
 from tests.recalling import ALICE, NOW, Recalling, recalling
 
 BUDGET = "My budget for the Hawaii trip is $10,000"
@@ -64,9 +64,7 @@ async def asking(
         model=model,
         **settings,
     )
-    app = create_user_api(
-        known.service(), **(UNASKED | {"reflector": answering}), identity=IdentityConfig(), config=ManagementConfig()
-    )
+    app = create_user_api(access_to(known.service(), reflector=answering), config=ManagementConfig())
 
     async def reflect(question: str = QUESTION, *, status: int = 200, sent: Any = None, **fields: Any) -> Any:
         headers = {"x-authz-user-id": "alice", **(sent or {})}

@@ -6,13 +6,15 @@ from typing import Any, cast
 import httpx
 import pytest
 
-from semrouter_memory.config import IdentityConfig, ManagementConfig
+from semrouter_memory.config import ManagementConfig
 from semrouter_memory.manage.http import Readiness, create_operator_api
 from semrouter_memory.manage.operator_routes import OperatorContext
+from semrouter_memory.replay import recordings
 from semrouter_memory.replay.recordings import LiveOptions
+from tests.memory_service import access_to
 
 
-class Recordings:
+class Recordings(recordings.Recordings):
     """Remembers what was asked for, and records nothing."""
 
     def __init__(self) -> None:
@@ -33,13 +35,10 @@ class Recordings:
     ],
 )
 async def test_a_route_takes_what_it_declares_and_lists_alone_are_repeated(query: str, refused: str) -> None:
-    recordings = Recordings()
+    asking = Recordings()
     nothing = cast(Any, None)
     app = create_operator_api(
-        nothing,
-        knowledge=nothing,
-        reflector=nothing,
-        identity=IdentityConfig(),
+        access_to(nothing),
         config=ManagementConfig(),
         token="token",
         readiness=lambda: Readiness(serving=True, store_available=True),
@@ -50,7 +49,7 @@ async def test_a_route_takes_what_it_declares_and_lists_alone_are_repeated(query
             deletion=nothing,
             backup=nothing,
             collections=nothing,
-            recordings=recordings,
+            recordings=asking,
         ),
     )
     headers = {"authorization": "Bearer token"}
@@ -58,7 +57,7 @@ async def test_a_route_takes_what_it_declares_and_lists_alone_are_repeated(query
         answer = await client.post(f"/v1/recording?{query}")
     if refused:
         assert (answer.status_code, answer.json()["error"]["param"]) == (400, refused)
-        assert recordings.asked == []
+        assert asking.asked == []
     else:
         assert answer.status_code == 200
-        assert [options.headers for options in recordings.asked] == [("x-one", "x-two")]
+        assert [options.headers for options in asking.asked] == [("x-one", "x-two")]
