@@ -31,9 +31,14 @@ def require_local_or_secret(setting: str, listen: str, secret: str | None, *, he
         )
 
 
+def unix_path(listen: str) -> Path | None:
+    """The path of unix:path; None for a host and port."""
+    return Path(listen.removeprefix(_UNIX)) if listen.startswith(_UNIX) else None
+
+
 def is_local(listen: str) -> bool:
     """Whether only this machine can connect to that address."""
-    if listen.startswith(_UNIX):
+    if unix_path(listen) is not None:
         return True
     host = listen.rpartition(":")[0].strip("[]")
     try:
@@ -54,7 +59,7 @@ def listening_socket(listen: str) -> tuple[socket.socket, Path | None]:
     Raises:
         ConfigurationError: the address cannot be bound; the message says why.
     """
-    path = Path(listen.removeprefix(_UNIX)) if listen.startswith(_UNIX) else None
+    path = unix_path(listen)
     return (_bind_unix(path) if path else _bind_tcp(listen)), path
 
 

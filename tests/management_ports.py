@@ -15,6 +15,7 @@ import orjson
 from fastapi import FastAPI
 
 from semrouter_memory.config import KnowledgeConfig, ManagementConfig
+from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.knowledge.service import KnowledgeService
 from semrouter_memory.maintenance.recall_journal import add_receipts
 from semrouter_memory.manage.backup import Backup
@@ -26,13 +27,12 @@ from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.model import Memory, Scope, SessionHints, Turn
 from semrouter_memory.ports import ChatModel
 from semrouter_memory.retain.redact import redact
-from semrouter_memory.state.in_process import InProcessOwnerLocks
 from semrouter_memory.state.sqlite import SqliteStateStore
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.telemetry.metrics import Metrics
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 from tests.hashed import HashedEmbedder
-from tests.memory_service import NoRecordings, access_to, deletion_service, knowledge_service, memory_service, reflector
+from tests.memory_service import NoRecordings, access_to, backends_of, knowledge_service, memory_service, reflector
 
 TOKEN = "operator-token"
 T = TypeVar("T")
@@ -131,47 +131,20 @@ def open_ports(directory: Path, model: ChatModel | None = None) -> Iterator[Port
         log = SqliteTurnLog(directory / "turns.db", clock=clock)
         state = SqliteStateStore(directory / "state.db", clock=clock)
         store = InMemoryStore(dimension=embedder.dimension)
-        locks = InProcessOwnerLocks()
-        deletion = deletion_service(store=store, embedder=embedder, turn_log=log, state=state, locks=locks, clock=clock)
-        service = memory_service(
-            store=store,
-            embedder=embedder,
-            turn_log=log,
-            state=state,
-            locks=locks,
-            deletion=deletion,
-            clock=clock,
-            new_id=lambda: f"mem_{uuid.uuid4().hex}",
-            redact=redact,
-            config=_CONFIG,
-        )
+        backends = backends_of(store=store, embedder=embedder, turn_log=log, state=state, clock=clock)
+        deletion = DeletionService(backends)
+        service = memory_service(backends, deletion=deletion, redact=redact, config=_CONFIG)
         context = OperatorContext(
-            records=log,
             turn_log=log,
             deletion=deletion,
             collections=OneCollection(store),
-            backup=Backup(turn_log=log, state=state, store=store, file_lock=deletion.file_lock),
+            backup=Backup(backends=backends, store=store, file_lock=deletion.file_lock),
             recordings=NoRecordings(),
         )
-        knowledge = knowledge_service(
-            store=InMemoryStore(dimension=embedder.dimension),
-            embedder=embedder,
-            turn_log=log,
-            state=state,
-            locks=locks,
-            clock=clock,
-            config=KnowledgeConfig(user_documents=True),
-        )
+        documents = InMemoryStore(dimension=embedder.dimension)
+        knowledge = knowledge_service(backends, documents, KnowledgeConfig(user_documents=True))
         # Everything is relevant: the vectors here tell little.
-        reflecting = reflector(
-            store=store,
-            embedder=embedder,
-            turn_log=log,
-            clock=clock,
-            knowledge=knowledge,
-            model=model,
-            threshold=-1,
-        )
+        reflecting = reflector(backends, knowledge=knowledge, model=model, threshold=-1)
         apps = _apps(service, context, knowledge, reflecting)
         servers = [await serve_http(app, "127.0.0.1:0", drain_seconds=1) for app in apps]
         users, operators = (f"http://127.0.0.1:{server.port}" for server in servers)

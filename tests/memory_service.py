@@ -1,6 +1,8 @@
 """Builds the service of the management API, with its deletions, over one set of adapters."""
 
+import uuid
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 from semrouter_memory.backends import Backends
@@ -12,12 +14,12 @@ from semrouter_memory.manage.access import Access
 from semrouter_memory.manage.explaining import Explainer
 from semrouter_memory.manage.reflecting import Reflector
 from semrouter_memory.manage.service import MemoryService
-from semrouter_memory.priority import RequestsFirst
 from semrouter_memory.recall.conversation import StoredHistory
 from semrouter_memory.recall.recaller import Recaller
 from semrouter_memory.recall.strategy import MemorySource
 from semrouter_memory.recall.vector_search import HybridSearch
 from semrouter_memory.replay.recordings import LiveOptions, Recordings
+from semrouter_memory.state.in_process import InProcessOwnerLocks
 from semrouter_memory.transport.request_phase import RequestPhase
 
 
@@ -49,99 +51,59 @@ def backends_of(
     embedder: Any,
     turn_log: Any,
     state: Any = None,
-    locks: Any,
+    locks: Any = None,
     clock: Any,
     writer: Any = None,
     observer: Any = None,
 ) -> Backends:
-    """Args: state: default: none is asked for; writer: default: the store."""
+    """Args: state: default: none is asked for; locks: default: of this process; writer: default: the store."""
     return Backends(
         store=store,
         writer=writer or store,
         embedder=embedder,
         turn_log=turn_log,
         state=state,
-        locks=locks,
+        locks=locks or InProcessOwnerLocks(),
         clock=clock,
         observer=observer or SilentObserver(),
     )
 
 
-def deletion_service(
-    *,
-    store: Any,
-    embedder: Any,
-    turn_log: Any,
-    state: Any,
-    locks: Any,
-    clock: Any,
-    records: Any = None,
-    writer: Any = None,
-) -> DeletionService:
-    """Args: records: default: the turn log; writer: default: the store."""
-    backends = backends_of(
-        store=store, writer=writer, embedder=embedder, turn_log=turn_log, state=state, locks=locks, clock=clock
-    )
-    return DeletionService(backends, records=turn_log if records is None else records)
-
-
 def memory_service(
-    *,
-    store: Any,
-    embedder: Any,
-    turn_log: Any,
-    state: Any,
-    locks: Any,
-    clock: Any,
-    deletion: DeletionService | None = None,
-    writer: Any = None,
-    explainer: Explainer | None = None,
-    **options: Any,
+    backends: Backends, *, deletion: DeletionService | None = None, explainer: Explainer | None = None, **options: Any
 ) -> MemoryService:
     """Args: options: the others of `MemoryService`."""
     # A busy machine must not change what is explained.
     config = MemoryConfig(recall=RecallConfig(deadline_ms=5_000))
     explaining = Explainer(
-        recall=_request_phase(config, store, embedder, turn_log, clock),
+        recall=_request_phase(config, backends),
         settings=ExchangeSettings(config, max_body_bytes=1 << 20, max_answer_bytes=1 << 20),
-        clock=clock,
+        clock=backends.clock,
     )
-    backends = backends_of(
-        store=store, writer=writer, embedder=embedder, turn_log=turn_log, state=state, locks=locks, clock=clock
-    )
-    options.setdefault("searcher", _searcher(store, embedder, clock))
+    options.setdefault("searcher", _searcher(backends))
+    options.setdefault("new_id", lambda: f"mem_{uuid.uuid4().hex}")
     return MemoryService(
-        backends,
-        explainer=explainer or explaining,
-        deletion=deletion or DeletionService(backends, records=turn_log),
-        **options,
+        backends, explainer=explainer or explaining, deletion=deletion or DeletionService(backends), **options
     )
 
 
-def _searcher(store: Any, embedder: Any, clock: Any) -> HybridSearch:
-    source = MemorySource(reader=store, indexes=None, clock=clock)
-    return HybridSearch(source=source, embedder=embedder, config=RecallConfig())
+def _searcher(backends: Backends, config: RecallConfig | None = None) -> HybridSearch:
+    source = MemorySource(reader=backends.store, indexes=None, clock=backends.clock)
+    return HybridSearch(source=source, embedder=backends.embedder, config=config or RecallConfig())
 
 
 def reflector(
+    backends: Backends,
     *,
-    store: Any,
-    embedder: Any,
-    turn_log: Any,
-    clock: Any,
     knowledge: KnowledgeService | None = None,
     model: Any = None,
-    observer: Any = None,
     threshold: float = 0.6,
     **settings: Any,
 ) -> Reflector:
     """Args: settings: of `memory.reflection`."""
-    backends = backends_of(
-        store=store, embedder=embedder, turn_log=turn_log, state=None, locks=None, clock=clock, observer=observer
-    )
     return Reflector(
         backends,
-        searcher=_searcher(store, embedder, clock),
+        searcher=_searcher(backends),
         knowledge=knowledge,
         model=model,
         config=ReflectionConfig(**settings),
@@ -150,35 +112,25 @@ def reflector(
     )
 
 
-def _request_phase(config: MemoryConfig, store: Any, embedder: Any, turn_log: Any, clock: Any) -> RequestPhase:
-    source = MemorySource(reader=store, indexes=None, clock=clock)
-    observer = SilentObserver()
+def _request_phase(config: MemoryConfig, backends: Backends) -> RequestPhase:
     recaller = Recaller(
-        strategy=HybridSearch(source=source, embedder=embedder, config=config.recall),
-        embedder=embedder,
-        turn_log=turn_log,
-        observer=observer,
-        clock=clock,
+        strategy=_searcher(backends, config.recall),
+        embedder=backends.embedder,
+        turn_log=backends.turn_log,
+        observer=backends.observer,
+        clock=backends.clock,
         config=config.recall,
     )
-    history = StoredHistory(turn_log, config.recall)
     return RequestPhase(
-        recaller=recaller, history=history, observer=observer, priority=RequestsFirst(), config=config.recall
+        recaller=recaller,
+        history=StoredHistory(backends.turn_log, config.recall),
+        observer=backends.observer,
+        priority=backends.priority,
+        config=config.recall,
     )
 
 
-def knowledge_service(
-    *,
-    store: Any,
-    embedder: Any,
-    turn_log: Any,
-    state: Any,
-    locks: Any,
-    clock: Any,
-    config: KnowledgeConfig | None = None,
-) -> KnowledgeService:
+def knowledge_service(backends: Backends, store: Any, config: KnowledgeConfig | None = None) -> KnowledgeService:
     """Args: store: of the documents alone."""
-    documents = backends_of(store=store, embedder=embedder, turn_log=turn_log, state=state, locks=locks, clock=clock)
-    return KnowledgeService(
-        documents, deletion=DeletionService(documents, records=turn_log), config=config or KnowledgeConfig()
-    )
+    documents = replace(backends, store=store, writer=store)
+    return KnowledgeService(documents, deletion=DeletionService(documents), config=config or KnowledgeConfig())

@@ -107,16 +107,10 @@ class Recalling:
         """What the management API asks, deletions among it."""
         adapters = self.adapters
         return memory_service(
-            store=adapters.store,
-            writer=adapters.writer,
-            embedder=adapters.embedder,
-            turn_log=adapters.turn_log,
-            locks=adapters.locks,
-            clock=adapters.clock,
+            adapters,
             new_id=new_memory_id,
             redact=Redaction,
             config=Config().management,
-            state=adapters.state,
             explainer=Explainer(
                 recall=self.recaller,
                 settings=ExchangeSettings(self.config, max_body_bytes=1 << 20, max_answer_bytes=1 << 20),

@@ -88,14 +88,11 @@ def _reflector(
 def _operator_context(adapters: Adapters, deletion: DeletionService, recordings: Recordings) -> OperatorContext:
     assert adapters.collections is not None
     return OperatorContext(
-        records=adapters.turn_log,
         turn_log=adapters.turn_log,
         deletion=deletion,
         collections=adapters.collections,
         recordings=recordings,
-        backup=Backup(
-            turn_log=adapters.turn_log, state=adapters.state, store=adapters.store, file_lock=deletion.file_lock
-        ),
+        backup=Backup(backends=adapters, store=adapters.store, file_lock=deletion.file_lock),
     )
 
 

@@ -36,7 +36,7 @@ from semrouter_memory.transport.request_phase import RequestPhase
 
 
 def deletion_service(adapters: Adapters) -> DeletionService:
-    return DeletionService(adapters, records=adapters.turn_log, documents=adapters.documents)
+    return DeletionService(adapters, documents=adapters.documents)
 
 
 def knowledge_service(config: KnowledgeConfig, adapters: Adapters) -> KnowledgeService:
@@ -52,7 +52,7 @@ def knowledge_service(config: KnowledgeConfig, adapters: Adapters) -> KnowledgeS
         observer=adapters.observer,
         priority=adapters.priority,
     )
-    return KnowledgeService(documents, deletion=DeletionService(documents, records=adapters.turn_log), config=config)
+    return KnowledgeService(documents, deletion=DeletionService(documents), config=config)
 
 
 def maintenance(

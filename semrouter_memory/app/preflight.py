@@ -13,12 +13,10 @@ from pathlib import Path
 
 from semrouter_memory.config import Config, secret_readers
 from semrouter_memory.errors import ConfigurationError
-from semrouter_memory.sockets import require_local_or_secret
+from semrouter_memory.sockets import require_local_or_secret, unix_path
 from semrouter_memory.store.location import LITE_MISSING, LiteFile, Server, has_lite, locate
 from semrouter_memory.telemetry import start_tracing
 from semrouter_memory.turn_log.sqlite.spool import spooled_turns
-
-_UNIX = "unix:"
 
 
 def check(config: Config) -> None:
@@ -113,8 +111,8 @@ def _machine_questions(config: Config) -> Iterator[Question]:
     for name, directory in _directories(config):
         yield partial(_require_directory, name, directory)
     for name, listen in _listening(config):
-        if listen.startswith(_UNIX):
-            yield partial(_require_no_file, name, Path(listen.removeprefix(_UNIX)))
+        if path := unix_path(listen):
+            yield partial(_require_no_file, name, path)
     if config.memory.milvus.uri is None and config.memory.milvus.address is None:
         yield _require_lite
 
@@ -132,8 +130,8 @@ def _directories(config: Config) -> Iterator[tuple[str, Path]]:
     if recording.enabled and recording.directory is not None:
         yield "recording.directory", recording.directory.expanduser()
     for name, listen in _listening(config):
-        if listen.startswith(_UNIX):
-            yield name, Path(listen.removeprefix(_UNIX)).parent
+        if path := unix_path(listen):
+            yield name, path.parent
 
 
 def _named(setting: str, question: Question) -> Question:

@@ -50,7 +50,7 @@ from semrouter_memory.model import (
     Tombstone,
     Usage,
 )
-from semrouter_memory.ports import MemoryWriter, OwnerHold, Tombstones, TurnRecords
+from semrouter_memory.ports import MemoryWriter, OwnerHold, Tombstones
 from semrouter_memory.retain.passages import embedded
 
 PURGE_BATCH = 50
@@ -116,11 +116,11 @@ class DeletionService:
     Every method but `compact` raises `UnavailableError` when a part is unavailable.
     """
 
-    def __init__(self, backends: Backends, *, records: TurnRecords, documents: MemoryWriter | None = None) -> None:
+    def __init__(self, backends: Backends, *, documents: MemoryWriter | None = None) -> None:
         self._reader, self._writer, self._embedder = backends.store, backends.writer, backends.embedder
         self._turn_log, self._state = backends.turn_log, backends.state
         self._locks, self._clock = backends.locks, backends.clock
-        self._records, self._documents = records, documents
+        self._documents = documents
         self._late_usage: dict[str, list[str]] = {}
         self.file_lock = asyncio.Lock()
         """Held while files are rewritten or copied: one such task at a time."""
@@ -193,7 +193,7 @@ class DeletionService:
         turns = [*(turn_id for each in memories for turn_id in source_turns(each)), *split.turns]
         derived = await self._derived(scope, frozenset(turns), [*memories, *split.summaries])
         turns += [turn_id for each in derived for turn_id in source_turns(each)]
-        repeated = await find_paraphrases(self._records, scope, memories)
+        repeated = await find_paraphrases(self._turn_log, scope, memories)
         # A memory may have been moved out of the project in which it was said, and every answer may repeat it.
         projects = {each.scope.project_id for each in (*memories, *split.summaries, *derived)}
         return _Traces(

@@ -5,9 +5,8 @@ import posixpath
 from dataclasses import dataclass
 
 from semrouter_memory.doctor.node import Node
-from semrouter_memory.sockets import is_local
+from semrouter_memory.sockets import is_local, unix_path
 
-_UNIX = "unix:"
 _ANY = {"": "127.0.0.1", "*": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared, not bound
 """Hosts that stand for all of a machine's addresses, each with one that can be connected to."""
 
@@ -22,7 +21,7 @@ class Address:
 
     def __str__(self) -> str:
         if self.path:
-            return _UNIX + self.path
+            return f"unix:{self.path}"
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
@@ -45,8 +44,8 @@ class Address:
 
 def of_setting(listen: str) -> Address | None:
     """The address of a `listen` setting; None when it is no address."""
-    if listen.startswith(_UNIX):
-        return Address(path=_normal(listen.removeprefix(_UNIX)))
+    if path := unix_path(listen):
+        return Address(path=_normal(str(path)))
     host, _, port = listen.rpartition(":")
     return Address(host=host.strip("[]"), port=int(port)) if port.isdecimal() else None
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from semrouter_memory.backends import Backends
 from semrouter_memory.deletion.service import PartResult, run_parts
 from semrouter_memory.errors import InvalidRequestError, Service, UnavailableError
-from semrouter_memory.ports import LogFiles, StateStore
 
 _MODE = 0o700
 
@@ -35,8 +35,7 @@ class Backup:
         file_lock: held meanwhile; a compaction holds it too.
     """
 
-    turn_log: LogFiles
-    state: StateStore
+    backends: Backends
     store: StoreFiles
     file_lock: asyncio.Lock
 
@@ -65,8 +64,8 @@ class Backup:
 
     def _copies(self, directory: Path) -> dict[str, Callable[[], Awaitable[str | None]]]:
         return {
-            "turn_log": lambda: self.turn_log.backup(directory),
-            "state": lambda: self.state.backup(directory),
+            "turn_log": lambda: self.backends.turn_log.backup(directory),
+            "state": lambda: self.backends.state.backup(directory),
             "store": lambda: self.store.backup(directory),
         }
 

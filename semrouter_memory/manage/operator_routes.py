@@ -14,6 +14,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import AfterValidator, Field
 from starlette.exceptions import HTTPException
 
+from semrouter_memory.backends import TurnLog
 from semrouter_memory.deletion.service import DeletionService, PartResult
 from semrouter_memory.errors import InvalidRequestError, NotFoundError
 from semrouter_memory.manage.access import CONFLICT, NDJSON, NOT_FOUND, TOO_LARGE, Api, api_router, raw_body
@@ -32,7 +33,6 @@ from semrouter_memory.manage.operator_schemas import (
 from semrouter_memory.manage.portable import export_line
 from semrouter_memory.manage.schemas import MAX_PAGE, ApiAnswer
 from semrouter_memory.model import LoggedTurn, Memory, Scope, TurnState
-from semrouter_memory.ports import LogFiles, TurnRecords
 from semrouter_memory.replay.recordings import LiveOptions, Recordings
 
 _RETRY_PAGE = 200
@@ -61,8 +61,7 @@ class Collections(Protocol):
 class OperatorContext:
     """What the operator's routes work with."""
 
-    records: TurnRecords
-    turn_log: LogFiles
+    turn_log: TurnLog
     deletion: DeletionService
     backup: Backup
     collections: Collections
@@ -147,7 +146,7 @@ async def list_turns(
     before: Annotated[int, Query(ge=0, le=_MAX_SEQUENCE, description="`next_before` of the page before.")] = 0,
 ) -> TurnList:
     """Turns of the log, newest first, without what was said. Finished ones are there until their retention ends."""
-    turns = await context.records.list_turns(
+    turns = await context.turn_log.list_turns(
         scope=_scope(user_id), states=frozenset(state) if state else None, limit=limit, before=before
     )
     further = turns[-1].sequence if len(turns) == limit else None
@@ -165,10 +164,10 @@ async def retry_all(context: Context, user_id: User = None) -> Retried:
     """Let every dead letter wait again, or those of one user; each may fail as often as before."""
     retried = before = 0
     while True:
-        page = await context.records.list_turns(
+        page = await context.turn_log.list_turns(
             scope=_scope(user_id), states=frozenset({TurnState.DEAD}), limit=_RETRY_PAGE, before=before
         )
-        retried += await context.records.retry([turn.id for turn in page]) if page else 0
+        retried += await context.turn_log.retry([turn.id for turn in page]) if page else 0
         if len(page) < _RETRY_PAGE:
             return Retried(retried=retried)
         before = page[-1].sequence
@@ -184,7 +183,7 @@ async def show_turn(context: Context, turn_id: TurnId) -> WholeTurnJson:
 async def retry_turn(context: Context, turn_id: TurnId) -> Retried:
     """Let it wait again; it may fail as often as before."""
     turn = await _turn(context, turn_id)
-    if not await context.records.retry([turn_id]):
+    if not await context.turn_log.retry([turn_id]):
         raise _conflict(f"only dead letters can be retried; this turn is {turn.state}", "turn_not_dead")
     return Retried(retried=1)
 
@@ -193,7 +192,7 @@ async def retry_turn(context: Context, turn_id: TurnId) -> Retried:
 async def drop_turn(context: Context, turn_id: TurnId) -> Dropped:
     """Delete a dead letter or a waiting turn, without learning from it."""
     turn = await _turn(context, turn_id)
-    if not await context.records.drop([turn_id]):
+    if not await context.turn_log.drop([turn_id]):
         raise _conflict(f"only dead and waiting turns can be dropped; this turn is {turn.state}", "turn_finished")
     return Dropped(id=turn_id)
 
@@ -297,7 +296,7 @@ async def record(
 
 
 async def _turn(context: OperatorContext, turn_id: str) -> LoggedTurn:
-    turn = await context.records.get_turn(turn_id)
+    turn = await context.turn_log.get_turn(turn_id)
     if turn is None:
         raise NotFoundError("no such turn", kind="turn")
     return turn

@@ -9,7 +9,7 @@ from grpc_health.v1.health import aio as health  # type: ignore[attr-defined]  #
 
 from semrouter_memory.config import ServerConfig
 from semrouter_memory.errors import ConfigurationError
-from semrouter_memory.sockets import clear_stale_socket
+from semrouter_memory.sockets import clear_stale_socket, unix_path
 from semrouter_memory.transport import wire
 from semrouter_memory.transport.processor import Processor
 
@@ -63,8 +63,8 @@ class ExtProcServer:
             ) from None
         await self._server.start()
         await self.set_serving(serving=True)
-        if listen.startswith("unix:"):
-            _restrict(Path(listen.removeprefix("unix:")))
+        if path := unix_path(listen):
+            _restrict(path)
             return listen
         return f"{listen.rpartition(':')[0]}:{port}"
 
@@ -91,12 +91,12 @@ def _restrict(path: Path) -> None:
 
 
 def _target(listen: str) -> str:
-    if listen.startswith("unix:"):
-        path = Path(listen.removeprefix("unix:"))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            clear_stale_socket(path)
-        except ConfigurationError as error:
-            raise ConfigurationError(f"server.listen: cannot listen on {listen}: {error}") from None
-        return f"unix:{path.absolute()}"
-    return listen
+    path = unix_path(listen)
+    if path is None:
+        return listen
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        clear_stale_socket(path)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"server.listen: cannot listen on {listen}: {error}") from None
+    return f"unix:{path.absolute()}"

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from semrouter_memory.config import MaintenanceConfig
+from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import ModelUnavailableError
 from semrouter_memory.maintenance.reflect import InsightWriter
 from semrouter_memory.maintenance.schedule import MaintenanceScheduler
@@ -18,8 +19,7 @@ from semrouter_memory.state.in_process import InProcessOwnerLocks
 from semrouter_memory.state.sqlite import SqliteStateStore
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 from tests.component.test_maintenance import House, ScriptedModel, Store
-from tests.memory_service import deletion_service
-from tests.unit.maintenance.parts import ALICE, BOB, EMBEDDER, NOW, MaintenanceObserver, SteppingClock, aged
+from tests.unit.maintenance.parts import ALICE, BOB, NOW, MaintenanceObserver, SteppingClock, aged
 
 SHOPS = "User shops for fish at the market in Brixton on Saturdays"
 
@@ -243,12 +243,5 @@ async def test_an_insight_is_not_merged_with_others(house: Reflecting) -> None:
     assert len(await house.insights()) == 1
 
 
-def _deletion(house: House) -> Any:
-    return deletion_service(
-        store=house.store,
-        embedder=EMBEDDER,
-        turn_log=house.turn_log,
-        state=house.state,
-        locks=house.locks,
-        clock=house.clock,
-    )
+def _deletion(house: House) -> DeletionService:
+    return DeletionService(house.backends)

@@ -142,7 +142,7 @@ class House:
         self, model: ScriptedModel | None = None, *, insights: InsightWriter | None = None, **settings: Any
     ) -> MaintenanceScheduler:
         config = AgeingConfig.model_validate(settings)
-        deletion = DeletionService(self.backends, records=self.turn_log)
+        deletion = DeletionService(self.backends)
         consolidator = Consolidator(self.backends, chat_model=model, config=config)
         return MaintenanceScheduler(
             self.backends,
@@ -827,17 +827,7 @@ async def test_an_owner_who_cannot_be_swept_keeps_no_other_from_it(
 
 
 def service(house: House) -> MemoryService:
-    return memory_service(
-        store=house.store,
-        embedder=EMBEDDER,
-        turn_log=house.turn_log,
-        state=house.state,
-        locks=house.locks,
-        clock=house.clock,
-        new_id=lambda: "new",
-        redact=Redaction,
-        config=ManagementConfig(),
-    )
+    return memory_service(house.backends, new_id=lambda: "new", redact=Redaction, config=ManagementConfig())
 
 
 async def test_a_forgotten_original_is_not_recalled_in_its_summary(house: House) -> None:

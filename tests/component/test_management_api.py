@@ -29,14 +29,13 @@ from semrouter_memory.model import EmbeddedMemory, Memory, MemoryType, Reach, Sc
 from semrouter_memory.retain.passages import SplittingWriter
 from semrouter_memory.retain.redact import redact
 from semrouter_memory.stack.loopback import local_client
-from semrouter_memory.state.in_process import InProcessOwnerLocks
 from semrouter_memory.state.sqlite import SqliteStateStore
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.telemetry import logs
 from semrouter_memory.telemetry.metrics import Metrics
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 from tests.hashed import HashedEmbedder
-from tests.memory_service import access_to, memory_service
+from tests.memory_service import access_to, backends_of, memory_service
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -181,19 +180,11 @@ def house(ports: list[Port], tmp_path: Path) -> Iterator[House]:
     log = SqliteTurnLog(tmp_path / "turns.db", clock=SystemClock())
     state = CountedState(tmp_path / "state.db", clock=SystemClock())
     config = ManagementConfig(max_content_chars=200, max_body_bytes=4096, max_metadata_bytes=1024)
-    service = memory_service(
-        store=store,
-        writer=SplittingWriter(store, embedder),
-        embedder=embedder,
-        turn_log=log,
-        locks=InProcessOwnerLocks(),
-        clock=SystemClock(),
-        new_id=lambda: f"mem_{uuid.uuid4().hex}",
-        redact=redact,
-        config=config,
-        ttl_days={MemoryType.EPISODIC: 30},
-        state=state,
+    writer = SplittingWriter(store, embedder)
+    backends = backends_of(
+        store=store, writer=writer, embedder=embedder, turn_log=log, state=state, clock=SystemClock()
     )
+    service = memory_service(backends, redact=redact, config=config, ttl_days={MemoryType.EPISODIC: 30})
     ready = {"model": True, "store": True}
     users.switch.app = create_user_api(access_to(service), config=config)
     operators.switch.app = create_operator_api(

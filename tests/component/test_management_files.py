@@ -19,6 +19,7 @@ from typer.testing import CliRunner, Result
 
 from semrouter_memory.cli import app as command_line
 from semrouter_memory.config import ManagementConfig, MilvusConfig
+from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import InvalidRequestError, MemoryServiceError, NotFoundError
 from semrouter_memory.manage.backup import Backup
 from semrouter_memory.manage.http import Readiness, create_operator_api, create_user_api
@@ -27,12 +28,11 @@ from semrouter_memory.manage.server import serve_http
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.model import Claim, Scope, SessionHints, Turn
 from semrouter_memory.retain.redact import Redaction
-from semrouter_memory.state.in_process import InProcessOwnerLocks
 from semrouter_memory.state.sqlite import SqliteStateStore
 from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 from tests.hashed import HashedEmbedder
-from tests.memory_service import NoRecordings, access_to, deletion_service, knowledge_service, memory_service
+from tests.memory_service import NoRecordings, access_to, backends_of, knowledge_service, memory_service
 from tests.store_observer import StoreObserver
 
 ALICE = Scope("alice")
@@ -99,28 +99,10 @@ async def living_in(directory: Path, sockets: Path) -> AsyncIterator[House]:
     )
     await store.start()
     config = ManagementConfig()
-    locks = InProcessOwnerLocks()
-    deletion = deletion_service(store=store, embedder=embedder, turn_log=log, state=state, locks=locks, clock=clock)
-    service = memory_service(
-        store=store,
-        embedder=embedder,
-        turn_log=log,
-        state=state,
-        locks=locks,
-        deletion=deletion,
-        clock=clock,
-        new_id=lambda: f"mem_{uuid.uuid4().hex}",
-        redact=Redaction,
-        config=config,
-    )
-    knowledge = knowledge_service(
-        store=store.secondary("knowledge"),
-        embedder=embedder,
-        turn_log=log,
-        state=state,
-        locks=locks,
-        clock=clock,
-    )
+    backends = backends_of(store=store, embedder=embedder, turn_log=log, state=state, clock=clock)
+    deletion = DeletionService(backends)
+    service = memory_service(backends, deletion=deletion, redact=Redaction, config=config)
+    knowledge = knowledge_service(backends, store.secondary("knowledge"))
     operator_api = create_operator_api(
         access_to(service, knowledge=knowledge),
         config=config,
@@ -128,11 +110,10 @@ async def living_in(directory: Path, sockets: Path) -> AsyncIterator[House]:
         readiness=lambda: Readiness(serving=True, store_available=True),
         metrics=lambda: (b"", "text/plain"),
         context=OperatorContext(
-            records=log,
             turn_log=log,
             deletion=deletion,
             collections=store.collections,
-            backup=Backup(turn_log=log, state=state, store=store, file_lock=deletion.file_lock),
+            backup=Backup(backends=backends, store=store, file_lock=deletion.file_lock),
             recordings=NoRecordings(),
         ),
     )

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,12 +19,11 @@ from semrouter_memory.manage.server import serve_http
 from semrouter_memory.model import Scope
 from semrouter_memory.retain.redact import Redaction
 from semrouter_memory.stack.llm import StandInLlm
-from semrouter_memory.state.in_process import InProcessOwnerLocks
 from semrouter_memory.state.sqlite import SqliteStateStore
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 from tests.hashed import HashedEmbedder
-from tests.memory_service import access_to, memory_service, reflector
+from tests.memory_service import access_to, backends_of, memory_service, reflector
 
 Run = Callable[..., Awaitable[Result]]
 
@@ -41,17 +39,9 @@ async def sidecar(tmp_path: Path) -> AsyncIterator[Path]:
     embedder, log = HashedEmbedder(), SqliteTurnLog(tmp_path / "turns.db", clock=SystemClock())
     store = InMemoryStore(dimension=embedder.dimension)
     config = ManagementConfig()
-    service = memory_service(
-        store=store,
-        embedder=embedder,
-        turn_log=log,
-        state=SqliteStateStore(tmp_path / "state.db", clock=SystemClock()),
-        locks=InProcessOwnerLocks(),
-        clock=SystemClock(),
-        new_id=lambda: f"mem_{uuid.uuid4().hex}",
-        redact=Redaction,
-        config=config,
-    )
+    state = SqliteStateStore(tmp_path / "state.db", clock=SystemClock())
+    backends = backends_of(store=store, embedder=embedder, turn_log=log, state=state, clock=SystemClock())
+    service = memory_service(backends, redact=Redaction, config=config)
     operator_api = create_operator_api(
         access_to(service),
         config=config,
@@ -60,8 +50,7 @@ async def sidecar(tmp_path: Path) -> AsyncIterator[Path]:
         metrics=lambda: (b"", "text/plain"),
     )
     (tmp_path / "token").write_text("operator-token\n")
-    reflecting = reflector(store=store, embedder=embedder, turn_log=log, clock=SystemClock(), threshold=-1)
-    user_api = create_user_api(access_to(service, reflector=reflecting), config=config)
+    user_api = create_user_api(access_to(service, reflector=reflector(backends, threshold=-1)), config=config)
     users = await serve_http(user_api, f"unix:{tmp_path}/api.sock")
     operators = await serve_http(operator_api, f"unix:{tmp_path}/operator.sock")
     yield tmp_path

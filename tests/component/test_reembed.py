@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 
 from semrouter_memory.cli import app as command_line
 from semrouter_memory.config import ManagementConfig, MilvusConfig
+from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import ConfigurationError, InvalidRequestError
 from semrouter_memory.manage.backup import Backup
 from semrouter_memory.manage.http import Readiness, create_operator_api
@@ -22,13 +23,12 @@ from semrouter_memory.manage.operator_routes import OperatorContext
 from semrouter_memory.manage.server import serve_http
 from semrouter_memory.model import EmbeddedMemory, Memory, Reach, Scope, Tombstone
 from semrouter_memory.retain.redact import Redaction
-from semrouter_memory.state.in_process import InProcessOwnerLocks
 from semrouter_memory.state.sqlite import SqliteStateStore
 from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 from tests.hashed import HashedEmbedder
 from tests.memories import NOW, memory
-from tests.memory_service import NoRecordings, access_to, deletion_service, memory_service
+from tests.memory_service import NoRecordings, access_to, backends_of, memory_service
 from tests.milvus_server import MilvusServer
 from tests.store_observer import StoreObserver
 from tests.unit.maintenance.parts import SteppingClock
@@ -82,18 +82,9 @@ class Place:
         """With the new collection; its operator's port is a socket in the directory."""
         state = SqliteStateStore(self.directory / "state.db", clock=SteppingClock())
         async with self.opened(self.new_name, NEW) as store:
-            parts: dict[str, Any] = {
-                "store": store,
-                "embedder": NEW,
-                "turn_log": self.log,
-                "state": state,
-                "locks": InProcessOwnerLocks(),
-                "clock": SteppingClock(),
-            }
-            deletion = deletion_service(**parts)
-            service = memory_service(
-                **parts, deletion=deletion, new_id=lambda: uuid.uuid4().hex, redact=Redaction, config=ManagementConfig()
-            )
+            backends = backends_of(store=store, embedder=NEW, turn_log=self.log, state=state, clock=SteppingClock())
+            deletion = DeletionService(backends)
+            service = memory_service(backends, deletion=deletion, redact=Redaction, config=ManagementConfig())
             api = create_operator_api(
                 access_to(service),
                 config=ManagementConfig(),
@@ -101,10 +92,9 @@ class Place:
                 readiness=lambda: Readiness(serving=True, store_available=True),
                 metrics=lambda: (b"", "text/plain"),
                 context=OperatorContext(
-                    records=self.log,
                     turn_log=self.log,
                     deletion=deletion,
-                    backup=Backup(turn_log=self.log, state=state, store=store, file_lock=deletion.file_lock),
+                    backup=Backup(backends=backends, store=store, file_lock=deletion.file_lock),
                     collections=store.collections,
                     recordings=NoRecordings(),
                 ),

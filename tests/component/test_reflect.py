@@ -55,15 +55,7 @@ async def asking(
     circuits = ModelCircuits(Backoff(first=10, longest=40), failures=2, observer=SilentObserver())
     model = OpenAIChatModel(chat, circuit=circuits.circuit(chat.llm_endpoint.url)) if chat else None
     adapters = known.adapters
-    answering = reflector(
-        store=adapters.store,
-        embedder=adapters.embedder,
-        turn_log=adapters.turn_log,
-        clock=adapters.clock,
-        knowledge=knowledge,
-        model=model,
-        **settings,
-    )
+    answering = reflector(adapters, knowledge=knowledge, model=model, **settings)
     app = create_user_api(access_to(known.service(), reflector=answering), config=ManagementConfig())
 
     async def reflect(question: str = QUESTION, *, status: int = 200, sent: Any = None, **fields: Any) -> Any:
@@ -265,15 +257,8 @@ async def test_a_question_is_bounded(reflect: Reflect, fields: dict[str, Any]) -
 
 async def test_documents_are_cited_with_their_source(known: Recalling, chat_server: StandInServer) -> None:
     adapters = known.adapters
-    documents = knowledge_service(
-        store=InMemoryStore(dimension=adapters.embedder.dimension),
-        embedder=adapters.embedder,
-        turn_log=adapters.turn_log,
-        state=adapters.state,
-        locks=adapters.locks,
-        clock=adapters.clock,
-        config=KnowledgeConfig(user_documents=True),
-    )
+    store = InMemoryStore(dimension=adapters.embedder.dimension)
+    documents = knowledge_service(adapters, store, KnowledgeConfig(user_documents=True))
     leave = "Employees have thirty days of vacation a year."
     await documents.add(ACME, Upload(source="handbook/leave.txt", data=leave.encode()))
     await documents.add(Scope("bob"), Upload(source="own.txt", data=leave.replace("thirty", "ninety").encode()))

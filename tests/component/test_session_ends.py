@@ -34,7 +34,7 @@ from semrouter_memory.model import (
 )
 from semrouter_memory.retain.redact import redact
 from tests.hashed import HashedEmbedder
-from tests.memory_service import memory_service
+from tests.memory_service import backends_of, memory_service
 from tests.retaining import ALICE, Bench, MakeBench, ScriptedModel
 
 BOB = Scope("bob")
@@ -664,17 +664,10 @@ async def test_lessons_wait_for_the_store(make_bench: MakeBench) -> None:
 
 def api(bench: Bench) -> MemoryService:
     """What the management API asks."""
-    return memory_service(
-        store=bench.store,
-        embedder=HashedEmbedder(),
-        turn_log=bench.log,
-        state=None,
-        locks=bench.locks,
-        clock=bench.clock,
-        new_id=new_memory_id,
-        redact=redact,
-        config=ManagementConfig(),
+    backends = backends_of(
+        store=bench.store, embedder=HashedEmbedder(), turn_log=bench.log, locks=bench.locks, clock=bench.clock
     )
+    return memory_service(backends, new_id=new_memory_id, redact=redact, config=ManagementConfig())
 
 
 async def note(

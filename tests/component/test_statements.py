@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -55,9 +56,8 @@ class Installation:
         self._learner = Learner(memory, adapters, models)
         self._recaller = pipelines.request_phase(memory, adapters, models)
         self.service = memory_service(
-            store=adapters.store, writer=adapters.writer, embedder=adapters.embedder, turn_log=adapters.turn_log,
-            state=adapters.state, locks=adapters.locks, clock=clock, new_id=new_memory_id, redact=redact, config=ManagementConfig(),
-        )  # fmt: skip
+            replace(adapters, clock=clock), new_id=new_memory_id, redact=redact, config=ManagementConfig()
+        )
 
     async def say(self, text: str, *, session: str, answer: str = "Noted.") -> None:
         self._clock.time += timedelta(hours=1)

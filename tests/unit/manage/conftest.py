@@ -26,7 +26,7 @@ from semrouter_memory.model import (
 from semrouter_memory.ports import Tombstones
 from semrouter_memory.retain.redact import redact
 from tests.hashed import HashedEmbedder
-from tests.memory_service import memory_service
+from tests.memory_service import backends_of, memory_service
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -252,15 +252,10 @@ def house() -> House:
     store, log, state, locks = Store(calls), Log(calls, clock=clock), State(calls), Locks(calls)
     changed: list[Scope] = []
     service = memory_service(
-        store=store,
-        embedder=HashedEmbedder(),
-        turn_log=log,
-        locks=locks,
-        clock=clock,
+        backends_of(store=store, embedder=HashedEmbedder(), turn_log=log, state=state, locks=locks, clock=clock),
         new_id=iter(f"mem_{number}" for number in range(1, 1000)).__next__,
         redact=redact,
         config=ManagementConfig(max_content_chars=100, max_metadata_bytes=256, max_import_lines=120),
-        state=state,
         written=changed.append,
         ttl_days={MemoryType.EPISODIC: 30},
     )

@@ -44,7 +44,6 @@ async def test_a_route_takes_what_it_declares_and_lists_alone_are_repeated(query
         readiness=lambda: Readiness(serving=True, store_available=True),
         metrics=lambda: (b"", "text/plain"),
         context=OperatorContext(
-            records=nothing,
             turn_log=nothing,
             deletion=nothing,
             backup=nothing,
