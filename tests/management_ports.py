@@ -16,14 +16,10 @@ from fastapi import FastAPI
 
 from semrouter_memory.config import KnowledgeConfig, ManagementConfig
 from semrouter_memory.deletion.service import DeletionService
-from semrouter_memory.knowledge.service import KnowledgeService
 from semrouter_memory.maintenance.recall_journal import add_receipts
-from semrouter_memory.manage.backup import Backup
-from semrouter_memory.manage.http import Readiness, create_operator_api, create_user_api
-from semrouter_memory.manage.operator_routes import OperatorContext
-from semrouter_memory.manage.reflecting import Reflector
+from semrouter_memory.manage.access import Access
+from semrouter_memory.manage.http import create_user_api
 from semrouter_memory.manage.server import serve_http
-from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.model import Memory, Scope, SessionHints, Turn
 from semrouter_memory.ports import ChatModel
 from semrouter_memory.retain.redact import redact
@@ -32,7 +28,14 @@ from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.telemetry.metrics import Metrics
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 from tests.hashed import HashedEmbedder
-from tests.memory_service import NoRecordings, access_to, backends_of, knowledge_service, memory_service, reflector
+from tests.memory_service import (
+    access_to,
+    backends_of,
+    knowledge_service,
+    memory_service,
+    operator_api,
+    reflector,
+)
 
 TOKEN = "operator-token"
 T = TypeVar("T")
@@ -116,7 +119,7 @@ def descriptions() -> dict[str, dict[str, Any]]:
     nothing = cast(Any, SimpleNamespace())
     return {
         name: app.openapi()
-        for name, app in zip(("user", "operator"), _apps(nothing, nothing, nothing, nothing), strict=True)
+        for name, app in zip(("user", "operator"), _apps(access_to(nothing), context=nothing), strict=True)
     }
 
 
@@ -134,18 +137,13 @@ def open_ports(directory: Path, model: ChatModel | None = None) -> Iterator[Port
         backends = backends_of(store=store, embedder=embedder, turn_log=log, state=state, clock=clock)
         deletion = DeletionService(backends)
         service = memory_service(backends, deletion=deletion, redact=redact, config=_CONFIG)
-        context = OperatorContext(
-            turn_log=log,
-            deletion=deletion,
-            collections=OneCollection(store),
-            backup=Backup(backends=backends, store=store, file_lock=deletion.file_lock),
-            recordings=NoRecordings(),
-        )
         documents = InMemoryStore(dimension=embedder.dimension)
         knowledge = knowledge_service(backends, documents, KnowledgeConfig(user_documents=True))
         # Everything is relevant: the vectors here tell little.
         reflecting = reflector(backends, knowledge=knowledge, model=model, threshold=-1)
-        apps = _apps(service, context, knowledge, reflecting)
+        access = access_to(service, knowledge=knowledge, reflector=reflecting)
+        operations = {"backends": backends, "deletion": deletion, "collections": OneCollection(store)}
+        apps = _apps(access, **operations)
         servers = [await serve_http(app, "127.0.0.1:0", drain_seconds=1) for app in apps]
         users, operators = (f"http://127.0.0.1:{server.port}" for server in servers)
         made.append(Ports(users, operators, log, state, directory, loop))
@@ -166,16 +164,6 @@ def open_ports(directory: Path, model: ChatModel | None = None) -> Iterator[Port
         loop.close()
 
 
-def _apps(
-    service: MemoryService, context: OperatorContext, knowledge: KnowledgeService, reflecting: Reflector
-) -> tuple[FastAPI, FastAPI]:
-    access = access_to(service, knowledge=knowledge, reflector=reflecting)
-    operator = create_operator_api(
-        access,
-        config=_CONFIG,
-        token=TOKEN,
-        readiness=lambda: Readiness(serving=True, store_available=True),
-        metrics=Metrics().exposition,
-        context=context,
-    )
+def _apps(access: Access, **operations: Any) -> tuple[FastAPI, FastAPI]:
+    operator = operator_api(access, config=_CONFIG, token=TOKEN, metrics=Metrics().exposition, **operations)
     return create_user_api(access, config=_CONFIG), operator

@@ -5,13 +5,25 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
+from fastapi import FastAPI
+
 from semrouter_memory.backends import Backends
-from semrouter_memory.config import IdentityConfig, KnowledgeConfig, MemoryConfig, RecallConfig, ReflectionConfig
+from semrouter_memory.config import (
+    IdentityConfig,
+    KnowledgeConfig,
+    ManagementConfig,
+    MemoryConfig,
+    RecallConfig,
+    ReflectionConfig,
+)
 from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.exchange.turns import ExchangeSettings
 from semrouter_memory.knowledge.service import KnowledgeService
 from semrouter_memory.manage.access import Access
+from semrouter_memory.manage.backup import Backup
 from semrouter_memory.manage.explaining import Explainer
+from semrouter_memory.manage.http import Readiness, create_operator_api
+from semrouter_memory.manage.operator_routes import OperatorContext
 from semrouter_memory.manage.reflecting import Reflector
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.recall.conversation import StoredHistory
@@ -33,6 +45,40 @@ class SilentObserver:
 def access_to(service: Any, *, knowledge: Any = None, reflector: Any = None) -> Access:
     """Args: knowledge, reflector: where a test asks for more than memories."""
     return Access(service=service, identity=IdentityConfig(), knowledge=knowledge, reflector=reflector)
+
+
+def operator_api(
+    access: Access,
+    *,
+    backends: Backends | None = None,
+    deletion: DeletionService | None = None,
+    collections: Any = None,
+    **options: Any,
+) -> FastAPI:
+    """The operator's port.
+
+    Args:
+        backends, deletion, collections: of the operator's own routes; without them there are none.
+        options: others than the usual ones of `create_operator_api`.
+    """
+    context = None
+    if backends is not None and deletion is not None:
+        store: Any = backends.store
+        context = OperatorContext(
+            turn_log=backends.turn_log,
+            deletion=deletion,
+            collections=collections,
+            backup=Backup(backends=backends, store=store, file_lock=deletion.file_lock),
+            recordings=NoRecordings(),
+        )
+    usual: dict[str, Any] = {
+        "config": ManagementConfig(),
+        "token": "operator-token",
+        "readiness": lambda: Readiness(serving=True, store_available=True),
+        "metrics": lambda: (b"", "text/plain"),
+        "context": context,
+    }
+    return create_operator_api(access, **usual | options)
 
 
 class NoRecordings(Recordings):

@@ -22,7 +22,7 @@ from starlette.types import Scope as AsgiScope
 from semrouter_memory.config import ManagementConfig, TelemetryConfig
 from semrouter_memory.errors import NotFoundError, Service, StoreUnavailableError, UnavailableError
 from semrouter_memory.manage.client import MEMORY, TURNS, ApiClient, ApiEndpoint
-from semrouter_memory.manage.http import Readiness, create_operator_api, create_user_api
+from semrouter_memory.manage.http import Readiness, create_user_api
 from semrouter_memory.manage.server import serve_http
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.model import EmbeddedMemory, Memory, MemoryType, Reach, Scope, SessionHints, Turn, Usage
@@ -35,7 +35,7 @@ from semrouter_memory.telemetry import logs
 from semrouter_memory.telemetry.metrics import Metrics
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 from tests.hashed import HashedEmbedder
-from tests.memory_service import access_to, backends_of, memory_service
+from tests.memory_service import access_to, backends_of, memory_service, operator_api
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -187,7 +187,7 @@ def house(ports: list[Port], tmp_path: Path) -> Iterator[House]:
     service = memory_service(backends, redact=redact, config=config, ttl_days={MemoryType.EPISODIC: 30})
     ready = {"model": True, "store": True}
     users.switch.app = create_user_api(access_to(service), config=config)
-    operators.switch.app = create_operator_api(
+    operators.switch.app = operator_api(
         access_to(service),
         config=config,
         token=TOKEN,
@@ -747,13 +747,7 @@ async def test_without_the_token_nobody_is_an_operator(house: House, token: str 
 async def test_a_client_says_what_may_be_missing_where_there_is_no_route(house: House, ports: list[Port]) -> None:
     """Without an operator's token there are no operator's routes; another 404 says what was not found."""
     operators = ports[1]
-    operators.switch.app = create_operator_api(
-        access_to(house.service),
-        config=ManagementConfig(),
-        token=None,
-        readiness=lambda: Readiness(serving=True, store_available=True),
-        metrics=Metrics().exposition,
-    )
+    operators.switch.app = operator_api(access_to(house.service), token=None)
 
     def ask() -> None:
         with ApiClient(ApiEndpoint(url=operators.url)) as client:

@@ -21,9 +21,7 @@ from semrouter_memory.cli import app as command_line
 from semrouter_memory.config import ManagementConfig, MilvusConfig
 from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import InvalidRequestError, MemoryServiceError, NotFoundError
-from semrouter_memory.manage.backup import Backup
-from semrouter_memory.manage.http import Readiness, create_operator_api, create_user_api
-from semrouter_memory.manage.operator_routes import OperatorContext
+from semrouter_memory.manage.http import create_user_api
 from semrouter_memory.manage.server import serve_http
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.model import Claim, Scope, SessionHints, Turn
@@ -32,7 +30,7 @@ from semrouter_memory.state.sqlite import SqliteStateStore
 from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 from tests.hashed import HashedEmbedder
-from tests.memory_service import NoRecordings, access_to, backends_of, knowledge_service, memory_service
+from tests.memory_service import access_to, backends_of, knowledge_service, memory_service, operator_api
 from tests.store_observer import StoreObserver
 
 ALICE = Scope("alice")
@@ -103,23 +101,11 @@ async def living_in(directory: Path, sockets: Path) -> AsyncIterator[House]:
     deletion = DeletionService(backends)
     service = memory_service(backends, deletion=deletion, redact=Redaction, config=config)
     knowledge = knowledge_service(backends, store.secondary("knowledge"))
-    operator_api = create_operator_api(
-        access_to(service, knowledge=knowledge),
-        config=config,
-        token=TOKEN,
-        readiness=lambda: Readiness(serving=True, store_available=True),
-        metrics=lambda: (b"", "text/plain"),
-        context=OperatorContext(
-            turn_log=log,
-            deletion=deletion,
-            collections=store.collections,
-            backup=Backup(backends=backends, store=store, file_lock=deletion.file_lock),
-            recordings=NoRecordings(),
-        ),
-    )
     _prepare(sockets)
     users = await serve_http(create_user_api(access_to(service), config=config), f"unix:{sockets}/api.sock")
-    operators = await serve_http(operator_api, f"unix:{sockets}/operator.sock")
+    access, collections = access_to(service, knowledge=knowledge), store.collections
+    app = operator_api(access, backends=backends, deletion=deletion, collections=collections, token=TOKEN)
+    operators = await serve_http(app, f"unix:{sockets}/operator.sock")
     try:
         yield House(directory, log, state, store, service, sockets)
     finally:

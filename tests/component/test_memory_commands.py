@@ -14,7 +14,7 @@ from semrouter_memory.cli.memory import memory_app
 from semrouter_memory.config import ManagementConfig
 from semrouter_memory.errors import InvalidRequestError, MemoryServiceError, NotFoundError, UnavailableError
 from semrouter_memory.maintenance.recall_journal import add_receipts
-from semrouter_memory.manage.http import Readiness, create_operator_api, create_user_api
+from semrouter_memory.manage.http import create_user_api
 from semrouter_memory.manage.server import serve_http
 from semrouter_memory.model import Scope
 from semrouter_memory.retain.redact import Redaction
@@ -23,7 +23,7 @@ from semrouter_memory.state.sqlite import SqliteStateStore
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 from tests.hashed import HashedEmbedder
-from tests.memory_service import access_to, backends_of, memory_service, reflector
+from tests.memory_service import access_to, backends_of, memory_service, operator_api, reflector
 
 Run = Callable[..., Awaitable[Result]]
 
@@ -42,17 +42,10 @@ async def sidecar(tmp_path: Path) -> AsyncIterator[Path]:
     state = SqliteStateStore(tmp_path / "state.db", clock=SystemClock())
     backends = backends_of(store=store, embedder=embedder, turn_log=log, state=state, clock=SystemClock())
     service = memory_service(backends, redact=Redaction, config=config)
-    operator_api = create_operator_api(
-        access_to(service),
-        config=config,
-        token="operator-token",
-        readiness=lambda: Readiness(serving=True, store_available=True),
-        metrics=lambda: (b"", "text/plain"),
-    )
     (tmp_path / "token").write_text("operator-token\n")
     user_api = create_user_api(access_to(service, reflector=reflector(backends, threshold=-1)), config=config)
     users = await serve_http(user_api, f"unix:{tmp_path}/api.sock")
-    operators = await serve_http(operator_api, f"unix:{tmp_path}/operator.sock")
+    operators = await serve_http(operator_api(access_to(service)), f"unix:{tmp_path}/operator.sock")
     yield tmp_path
     await asyncio.gather(users.stop(), operators.stop())
     log.close()

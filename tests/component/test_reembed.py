@@ -17,9 +17,6 @@ from semrouter_memory.cli import app as command_line
 from semrouter_memory.config import ManagementConfig, MilvusConfig
 from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import ConfigurationError, InvalidRequestError
-from semrouter_memory.manage.backup import Backup
-from semrouter_memory.manage.http import Readiness, create_operator_api
-from semrouter_memory.manage.operator_routes import OperatorContext
 from semrouter_memory.manage.server import serve_http
 from semrouter_memory.model import EmbeddedMemory, Memory, Reach, Scope, Tombstone
 from semrouter_memory.retain.redact import Redaction
@@ -28,7 +25,7 @@ from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 from tests.hashed import HashedEmbedder
 from tests.memories import NOW, memory
-from tests.memory_service import NoRecordings, access_to, backends_of, memory_service
+from tests.memory_service import access_to, backends_of, memory_service, operator_api
 from tests.milvus_server import MilvusServer
 from tests.store_observer import StoreObserver
 from tests.unit.maintenance.parts import SteppingClock
@@ -85,20 +82,8 @@ class Place:
             backends = backends_of(store=store, embedder=NEW, turn_log=self.log, state=state, clock=SteppingClock())
             deletion = DeletionService(backends)
             service = memory_service(backends, deletion=deletion, redact=Redaction, config=ManagementConfig())
-            api = create_operator_api(
-                access_to(service),
-                config=ManagementConfig(),
-                token="operator-token",
-                readiness=lambda: Readiness(serving=True, store_available=True),
-                metrics=lambda: (b"", "text/plain"),
-                context=OperatorContext(
-                    turn_log=self.log,
-                    deletion=deletion,
-                    backup=Backup(backends=backends, store=store, file_lock=deletion.file_lock),
-                    collections=store.collections,
-                    recordings=NoRecordings(),
-                ),
-            )
+            access, collections = access_to(service), store.collections
+            api = operator_api(access, backends=backends, deletion=deletion, collections=collections)
             server = await serve_http(api, f"unix:{self.directory}/o.sock")
             try:
                 yield store

@@ -6,12 +6,10 @@ from typing import Any, cast
 import httpx
 import pytest
 
-from semrouter_memory.config import ManagementConfig
-from semrouter_memory.manage.http import Readiness, create_operator_api
 from semrouter_memory.manage.operator_routes import OperatorContext
 from semrouter_memory.replay import recordings
 from semrouter_memory.replay.recordings import LiveOptions
-from tests.memory_service import access_to
+from tests.memory_service import access_to, operator_api
 
 
 class Recordings(recordings.Recordings):
@@ -37,12 +35,8 @@ class Recordings(recordings.Recordings):
 async def test_a_route_takes_what_it_declares_and_lists_alone_are_repeated(query: str, refused: str) -> None:
     asking = Recordings()
     nothing = cast(Any, None)
-    app = create_operator_api(
+    app = operator_api(
         access_to(nothing),
-        config=ManagementConfig(),
-        token="token",
-        readiness=lambda: Readiness(serving=True, store_available=True),
-        metrics=lambda: (b"", "text/plain"),
         context=OperatorContext(
             turn_log=nothing,
             deletion=nothing,
@@ -51,7 +45,7 @@ async def test_a_route_takes_what_it_declares_and_lists_alone_are_repeated(query
             recordings=asking,
         ),
     )
-    headers = {"authorization": "Bearer token"}
+    headers = {"authorization": "Bearer operator-token"}
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test", headers=headers) as client:
         answer = await client.post(f"/v1/recording?{query}")
     if refused:
