@@ -184,7 +184,7 @@ async def export_memories(
     history: Annotated[bool, Query(description="Superseded memories too; `superseded_at` marks them.")] = True,  # noqa: FBT002 - the framework's way
 ) -> StreamingResponse:
     """Every memory, or those of a period, newest first, one JSON object a line. The connection is cut when it cannot be completed."""
-    memories = api.service.export(api.scope(owner, None), observed=observed, history=history)
+    memories = api.service.export(owner, observed=observed, history=history)
     # The first one is fetched before the response begins, so that an unavailable store is a 503 and not a broken stream.
     first = await anext(memories, None)
     return StreamingResponse(_lines(first, memories), media_type=NDJSON)
@@ -198,7 +198,7 @@ async def list_entities(
     after: Annotated[str, Query(description="`next_after` of the page before.")] = "",
 ) -> EntityList:
     """People, places, organisations, products and what the user calls their own, each with the active memories that name it."""
-    memories = api.service.export(api.scope(owner, None), history=False)
+    memories = api.service.export(owner, history=False)
     found = await asyncio.to_thread(entities, {memory.id: memory.content async for memory in memories})
     further = [each for each in found if each.name > after]
     page = further[:limit]
@@ -289,16 +289,14 @@ async def end_session(
 @router.get("/{memory_id}", summary="Get a memory", responses=NOT_FOUND)
 async def get_memory(owner: Owner, api: Api, memory_id: MemoryId) -> MemoryJson:
     """One memory; one that a newer memory superseded, too."""
-    scope = api.scope(owner, None)
-    (found,) = await _shown(api, scope, [await api.service.get(scope, memory_id)])
+    (found,) = await _shown(api, owner, [await api.service.get(owner, memory_id)])
     return found
 
 
 @router.get("/{memory_id}/history", summary="What was said before", responses=NOT_FOUND)
 async def memory_history(owner: Owner, api: Api, memory_id: MemoryId) -> History:
     """All memories that replaced one another to which that one belongs, oldest first. Any of their ids will do."""
-    scope = api.scope(owner, None)
-    return History(data=await _shown(api, scope, await api.service.history(scope, memory_id)))
+    return History(data=await _shown(api, owner, await api.service.history(owner, memory_id)))
 
 
 @router.patch("/{memory_id}", summary="Change a memory", responses=NOT_FOUND)
@@ -306,16 +304,15 @@ async def update_memory(owner: Owner, api: Api, memory_id: MemoryId, body: Updat
     """Fields that are not sent stay as they are; `observed_at` becomes now, as if the statement were said again."""
     if not body.model_fields_set:
         raise InvalidRequestError("nothing to change: send at least one field")
-    api.scope(owner, body.project_id)
-    scope = api.scope(owner, None)
-    (changed,) = await _shown(api, scope, [await api.service.update(scope, memory_id, body)])
+    api.scope(owner, body.project_id)  # refuses what no project can be called
+    (changed,) = await _shown(api, owner, [await api.service.update(owner, memory_id, body)])
     return changed
 
 
 @router.delete("/{memory_id}", summary="Forget a memory", responses=NOT_FOUND)
 async def forget_memory(owner: Owner, api: Api, memory_id: MemoryId) -> Deleted:
     """Invisible to every read when the call returns; what it had replaced, and the turns all of it came from, go too."""
-    await api.service.forget(api.scope(owner, None), memory_id)
+    await api.service.forget(owner, memory_id)
     return Deleted(id=memory_id)
 
 
