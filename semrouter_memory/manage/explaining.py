@@ -37,6 +37,7 @@ from semrouter_memory.transport.request_phase import RequestPhase
 
 _PATH = "/v1/chat/completions"
 _NOT_OF_THE_REQUEST = frozenset({"content-encoding", "content-length", "content-type"})
+_OF_SEARCHES = frozenset({"since", "until", "form", "source", "pinned", "cursor"})
 
 
 class ExplainableSearch(SearchRequest):
@@ -93,8 +94,8 @@ class Explainer:
         """
         if scope.kind is not OwnerKind.USER:
             raise InvalidRequestError("only a user's requests are recalled for", field="owner")
-        if asked.since is not None or asked.until is not None:
-            raise InvalidRequestError("recall takes no period", field="since" if asked.since is not None else "until")
+        for field in sorted(asked.model_fields_set & _OF_SEARCHES):
+            raise InvalidRequestError("recall does not take it", field=field)
         exchange = Exchange(self._settings, RouteSettings(), self._clock.now())
         exchange.receive(
             RequestHeaders(self._headers(scope, headers), protocol=FilterProtocol(request_body=BodyMode.BUFFERED))

@@ -9,7 +9,7 @@ from fastapi import Query
 from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field, WithJsonSchema
 
 from semrouter_memory.errors import InvalidRequestError
-from semrouter_memory.model import ALWAYS, MemoryFilter, Period, filterable, parse_filter
+from semrouter_memory.model import ALWAYS, Form, MemoryFilter, Period, filterable, parse_filter
 from semrouter_memory.model.filters import MAX_VALUE_CHARS
 
 OneProject = Annotated[
@@ -60,6 +60,12 @@ Until = Annotated[
         examples=["2026-03-31", "2026-04-01T00:00:00Z"],
     ),
 ]
+OneForm = Annotated[Form | None, Field(description="Only quotes, or only statements.")]
+OneSource = Annotated[
+    str | None,
+    Field(description="Only from this source: `conversation`, `session`, `reflection`, `api`, `import`."),
+]
+IsPinned = Annotated[bool | None, Field(description="Only pinned memories, or only others.")]
 
 
 def observed_in(since: Since = None, until: Until = None) -> Period:

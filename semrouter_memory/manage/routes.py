@@ -32,7 +32,7 @@ from semrouter_memory.manage.access import (
 from semrouter_memory.manage.exception_handlers import described, refusal
 from semrouter_memory.manage.explaining import ExplainableSearch, RecallJson, ReceiptList
 from semrouter_memory.manage.importing import Imported
-from semrouter_memory.manage.parameters import OneProject, observed_in
+from semrouter_memory.manage.parameters import IsPinned, OneForm, OneProject, OneSource, observed_in
 from semrouter_memory.manage.portable import export_line
 from semrouter_memory.manage.reflecting import Reflection, ReflectRequest
 from semrouter_memory.manage.schemas import (
@@ -53,7 +53,7 @@ from semrouter_memory.manage.schemas import (
     StoreRequest,
     UpdateRequest,
 )
-from semrouter_memory.model import ANY_MEMORY, Form, Memory, MemoryType, OwnerKind, Scope, parse_filter
+from semrouter_memory.model import ANY_MEMORY, Memory, MemoryType, OwnerKind, Scope, parse_filter
 
 router = api_router(PREFIX, "memory")
 
@@ -68,12 +68,9 @@ async def list_memories(
     types: Annotated[
         list[MemoryType] | None, Query(alias="type", description="Only these types; may be repeated.")
     ] = None,
-    form: Annotated[Form | None, Query(description="Only quotes, or only statements.")] = None,
-    source: Annotated[
-        str | None,
-        Query(description="Only from this source: `conversation`, `session`, `reflection`, `api`, `import`."),
-    ] = None,
-    pinned: Annotated[bool | None, Query(description="Only pinned memories, or only others.")] = None,
+    form: OneForm = None,
+    source: OneSource = None,
+    pinned: IsPinned = None,
     goal: Annotated[str, Query(description="Only episodes with this text in their goal, whatever its case.")] = "",
     outcome: Annotated[str, Query(description="The same of their outcome.")] = "",
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 50,
@@ -93,7 +90,7 @@ async def list_memories(
         cursor=cursor,
         types=_types(types),
         memory_filter=memory_filter,
-        wanted=_wanted(form, source, goal, outcome, pinned=pinned),
+        wanted=_wanted(form, source, pinned, goal=goal, outcome=outcome),
         reach=reach_of(project_id),
         observed=observed,
         history=include == "history",
@@ -143,18 +140,20 @@ async def search_or_explain(request: Request, owner: Owner, api: Api, body: Expl
 async def search_memories(owner: Scope, api: Access, body: SearchRequest) -> HitList:
     """The active memories most relevant to a query, best first."""
     scope = api.scope(owner, body.project_id)
-    hits = await api.service.search(
+    page = await api.service.search(
         scope,
         body.query,
         limit=body.limit,
+        cursor=body.cursor,
         types=_types(body.types),
         memory_filter=parse_filter(body.filter),
+        wanted=_wanted(body.form, body.source, body.pinned),
         reach=reach_of(body.project_id),
         observed=observed_in(body.since, body.until),
         threshold=body.threshold,
     )
-    usage = await api.service.usage(scope, (hit.memory for hit in hits))
-    return HitList(data=[HitJson.of_hit(hit, usage) for hit in hits])
+    usage = await api.service.usage(scope, (hit.memory for hit in page.hits))
+    return HitList(data=[HitJson.of_hit(hit, usage) for hit in page.hits], next_cursor=page.cursor or None)
 
 
 @router.post("/reflect", summary="Answer a question from memories")
@@ -322,9 +321,9 @@ async def _shown(api: Api, scope: Scope, memories: Sequence[Memory]) -> list[Mem
 
 
 def _wanted(
-    form: Form | None, source: str | None, goal: str, outcome: str, *, pinned: bool | None
+    form: OneForm, source: OneSource, pinned: IsPinned, *, goal: str = "", outcome: str = ""
 ) -> Callable[[Memory], bool]:
-    """Which memories a listing shows."""
+    """Which memories a listing or a search shows."""
 
     def is_wanted(memory: Memory) -> bool:
         parts = ((goal, memory.episode.goal), (outcome, memory.episode.outcome))

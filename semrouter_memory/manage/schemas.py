@@ -10,7 +10,17 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field
 
-from semrouter_memory.manage.parameters import Category, FilterText, OneProject, Since, Until, UtcTime
+from semrouter_memory.manage.parameters import (
+    Category,
+    FilterText,
+    IsPinned,
+    OneForm,
+    OneProject,
+    OneSource,
+    Since,
+    Until,
+    UtcTime,
+)
 from semrouter_memory.model import (
     CATEGORY,
     PASSAGE_COUNT,
@@ -203,7 +213,11 @@ class SearchRequest(ApiRequest):
     ] = None
     since: Since = None
     until: Until = None
+    form: OneForm = None
+    source: OneSource = None
+    pinned: IsPinned = None
     filter: FilterText = ""
+    cursor: Annotated[str, Field(description="`next_cursor` of the page before, which the same search gave.")] = ""
 
 
 def _is_true(value: Json) -> bool:
@@ -332,10 +346,11 @@ class MemoryList(ApiAnswer):
 
 
 class HitList(ApiAnswer):
-    """What a search found, best first."""
+    """One page of what a search found, best first."""
 
     object: Literal["list"] = "list"
     data: Sequence[HitJson]
+    next_cursor: str | None = Field(description="Send it as `cursor` for the next page; null at the end.")
 
 
 class EntityJson(ApiAnswer):

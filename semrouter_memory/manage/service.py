@@ -6,6 +6,7 @@ serialised with background changes (`OwnerLocks`). A deletion commits its tombst
 committed no read shows the memory, even while the store lags behind.
 """
 
+import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -16,7 +17,7 @@ from semrouter_memory.backends import Backends
 from semrouter_memory.config import ManagementConfig
 from semrouter_memory.deletion.locking import locked_change
 from semrouter_memory.deletion.service import DeletionService
-from semrouter_memory.errors import NotFoundError, UnavailableError
+from semrouter_memory.errors import InvalidRequestError, NotFoundError, UnavailableError
 from semrouter_memory.lineage import lineage, pages
 from semrouter_memory.maintenance.recall_journal import may_name_deleted, receipt_lines
 from semrouter_memory.manage.admission import AdmissionPolicy, Redact
@@ -41,6 +42,7 @@ from semrouter_memory.model import (
     EmbeddedMemory,
     Episode,
     Hit,
+    HitPage,
     Json,
     Memory,
     MemoryFilter,
@@ -63,6 +65,8 @@ from semrouter_memory.retain.superseding import marked, stored
 _EXPORT_PAGE = 200
 _NEIGHBOURS = 50
 """Nearest memories that a new one is compared with."""
+_FURTHER = 4
+"""By so much more is searched where a page is not full yet."""
 _MAX_ID_CHARS = 128
 """Ours have about 30; a longer one is unknown without asking the store."""
 
@@ -201,27 +205,40 @@ class MemoryService:
         limit: int,
         types: frozenset[MemoryType] | None = None,
         memory_filter: MemoryFilter = ANY_MEMORY,
+        wanted: Callable[[Memory], bool] = _every,
         reach: Reach = Reach.ALL,
         observed: Period = ALWAYS,
         threshold: float | None = None,
-    ) -> list[Hit]:
+        cursor: str = "",
+    ) -> HitPage:
         """The most relevant memories for a query, best first; with a threshold only those at least as relevant.
 
         Args:
             observed: only memories of what was said in this period.
+            wanted: which of them.
+            cursor: of the page before, of a search that asked the same.
 
         Raises:
-            InvalidRequestError: the query is blank or too long.
+            InvalidRequestError: the query is blank or too long, or the cursor is not one of ours.
         """
         self._admission.check_query(query)
-        hits = await self._searcher.search_fresh(
-            scope, query, limit=limit, types=types, memory_filter=memory_filter, reach=reach, observed=observed
-        )
-        deleted = await self._turn_log.tombstones(scope)
-        found = [
-            hit for hit in hits if not deleted.covers(hit.memory) and (threshold is None or hit.relevance >= threshold)
-        ]
-        return (await whole(self._reader, scope, found))[:limit]
+        start = _start(cursor)
+        # In the order of the pages: how relevant a memory is depends on how many were searched with it.
+        found: dict[str, Hit] = {}
+        searched, is_last = limit, False
+        while not is_last and len(found) <= start + limit:
+            hits = await self._searcher.search_fresh(
+                scope, query, limit=searched, types=types, memory_filter=memory_filter, reach=reach, observed=observed
+            )
+            deleted = await self._turn_log.tombstones(scope)
+            relevant = [hit for hit in hits if threshold is None or hit.relevance >= threshold]
+            for hit in await whole(self._reader, scope, [hit for hit in relevant if not deleted.covers(hit.memory)]):
+                if wanted(hit.memory):
+                    found.setdefault(hit.memory.id, hit)
+            is_last = len(hits) < searched or len(relevant) < len(hits)
+            searched *= _FURTHER
+        page = tuple(found.values())[start : start + limit]
+        return HitPage(page, str(start + limit) if len(found) > start + limit else "")
 
     async def usage(self, scope: Scope, memories: Iterable[Memory]) -> Mapping[str, Usage] | None:
         """How often these memories were put into requests, by id; unused ones are left out. None: unknown at present."""
@@ -387,6 +404,13 @@ class MemoryService:
         merged = {key: value for key, value in {**old, **changes}.items() if value is not None}
         self._admission.check_metadata(merged, stored=True)
         return merged
+
+
+def _start(cursor: str) -> int:
+    """Where a page of a search begins."""
+    if not re.fullmatch(r"\d{0,6}", cursor, re.ASCII):
+        raise InvalidRequestError("the cursor is not one that a search gave", field="cursor")
+    return int(cursor or 0)
 
 
 def _askable(memory_id: str) -> bool:

@@ -30,6 +30,7 @@ from semrouter_memory.model.memories import (
     Fact,
     Form,
     Hit,
+    HitPage,
     MaintenanceReport,
     Memory,
     Page,

@@ -349,6 +349,34 @@ async def test_searching_by_type_and_project(house: House) -> None:
         assert await found(threshold=1.0) == set()
 
 
+async def test_the_pages_of_a_search_hold_every_memory_once(house: House) -> None:
+    """Those that a filter leaves, too; further pages search more, which changes how relevant each is."""
+    tea = [await house.remember("alice", f"tea number {number}") for number in range(50)]
+    other = await house.remember("alice", "a suitcase", metadata={"form": "quote", "pinned": True}, source="api")
+    every = {each.id for each in (*tea, other)}
+    async with house.user("alice") as alice:
+
+        async def pages(**body: Any) -> list[list[str]]:
+            cursor: str | None = ""
+            found: list[list[str]] = []
+            while cursor is not None:
+                asked = {"query": "tea number 7", "limit": 4, "cursor": cursor, **body}
+                page = (await alice.post("/v1/memory/search", json=asked)).json()
+                found.append([each["id"] for each in page["data"]])
+                cursor = page["next_cursor"]
+            return found
+
+        found = await pages()
+        assert [len(page) for page in found] == [4] * 12 + [3]
+        assert {name for page in found for name in page} == every
+        for narrowed in ({"form": "quote"}, {"pinned": True}, {"source": "api"}):
+            assert await pages(**narrowed) == [[other.id]]
+        for narrowed in ({"form": "statement"}, {"pinned": False}):
+            assert {name for page in await pages(**narrowed) for name in page} == every - {other.id}
+        wrong = await alice.post("/v1/memory/search", json={"query": "tea", "cursor": "-1"})
+        assert (wrong.status_code, error_of(wrong)["param"]) == (400, "cursor")
+
+
 @pytest.mark.parametrize(
     ("query", "days"),
     [

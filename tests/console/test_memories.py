@@ -72,6 +72,35 @@ def test_further_memories_are_a_click_away_and_have_the_focus(person: Person) ->
     expect(page.get_by_role("link", name="User has key number 25")).to_be_focused()
 
 
+def test_a_search_goes_on_and_its_filters_reach_every_memory(person: Person) -> None:
+    oldest = {
+        "content": "A suitcase was lost once in Rome",
+        "source": "api",
+        "metadata": {"form": "quote", "pinned": True},
+    }
+    person.remembers({**oldest, "observed_at": days_ago(200)})
+    person.remembers(*({"content": f"User has key number {n:03}", "observed_at": days_ago(n + 1)} for n in range(129)))
+    page = person.opens("memories?q=key+number+007")
+    rows = page.get_by_role("main").get_by_role("listitem")
+    expect(rows).to_have_count(25)
+    expect(rows.first).to_contain_text("User has key number 007")
+    for shown in (50, 75, 100, 125, 130):
+        page.get_by_role("button", name="Show more").click()
+        expect(rows).to_have_count(shown)
+    expect(said(page)).to_contain_text("5 more memories.")
+    expect(page.get_by_role("button", name="Show more")).to_be_hidden()
+    assert len(set(rows.get_by_role("link").all_text_contents())) == 130
+    for label, choice in (("Form", "Quotes only"), ("Source", "Added through the API")):
+        page.get_by_label(label).select_option(choice)
+        expect(rows).to_have_count(1)
+        expect(rows).to_contain_text("suitcase")
+        page.get_by_label(label).select_option("")
+        expect(rows).to_have_count(25)
+    page.get_by_label("Pinned only").check()
+    expect(rows).to_have_count(1)
+    expect(rows).to_contain_text("suitcase")
+
+
 def test_a_statement_shows_its_quote_and_its_history_as_a_timeline(person: Person) -> None:
     ids = budget(person)
     page = person.opens(f"memory/{ids['new']}")

@@ -5,7 +5,6 @@ import { act, button, day, empty, field, fill, h, heading, link, relevance, said
 import { formOf, many, sourceOf, SOURCES, typeOf, TYPES } from "./words.js";
 
 const PAGE = 25;
-const MOST_HITS = 100;
 const NAMES = ["q", "type", "form", "source", "since", "until", "pinned"];
 
 export function memoriesView(params) {
@@ -63,6 +62,27 @@ function clear(form) {
 
 async function listed(wanted) {
   const { q: _, ...query } = wanted;
+  const list = await paged((cursor) => api("GET", "/memory", { query: { ...query, limit: PAGE, cursor } }));
+  if (!list) return none(Object.values(query).some(Boolean));
+  return [h("h2", { class: "visually-hidden" }, "What is remembered"), ...list];
+}
+
+async function searched(wanted) {
+  const { q, type, pinned, ...narrowed } = wanted;
+  const body = { query: q, limit: PAGE, ...Object.fromEntries(Object.entries(narrowed).filter(([, value]) => value)) };
+  if (type) body.types = [type];
+  if (pinned) body.pinned = true;
+  const list = await paged((cursor) => api("POST", "/memory/search", { body: { ...body, cursor } }));
+  if (!list) return none(true);
+  return [
+    h("h2", {}, "Closest to what you searched for"),
+    h("p", { class: "hint" }, "The most relevant first. A request is given only what is relevant enough to it."),
+    ...list,
+  ];
+}
+
+/** The memories of the first page, and a button for more; null where there are none. `page`: the answer for a cursor. */
+async function paged(page) {
   const items = h("ul", { class: "memories" });
   const more = button("Show more", act(async () => {
     const before = items.childElementCount;
@@ -75,31 +95,14 @@ async function listed(wanted) {
   const next = async () => {
     const before = items.childElementCount;
     do {
-      const page = await api("GET", "/memory", { query: { ...query, limit: PAGE, cursor } });
-      items.append(...page.data.map((memory) => row(memory)));
-      cursor = page.next_cursor ?? "";
+      const { data, next_cursor: further } = await page(cursor);
+      items.append(...data.map((memory) => row(memory)));
+      cursor = further ?? "";
     } while (cursor && items.childElementCount === before);
     more.hidden = !cursor;
   };
   await next();
-  if (!items.childElementCount) return none(Object.values(query).some(Boolean));
-  return [h("h2", { class: "visually-hidden" }, "What is remembered"), items, h("div", { class: "more" }, more)];
-}
-
-async function searched(wanted) {
-  const { q, type, form, source, since, until, pinned } = wanted;
-  const narrowed = (memory) => (!form || memory.form === form) && (!source || memory.source === source) && (!pinned || memory.pinned);
-  const body = { query: q, limit: form || source || pinned ? MOST_HITS : PAGE };
-  if (type) body.types = [type];
-  if (since) body.since = since;
-  if (until) body.until = until;
-  const hits = (await api("POST", "/memory/search", { body })).data.filter(narrowed).slice(0, PAGE);
-  if (!hits.length) return none(true);
-  return [
-    h("h2", {}, "Closest to what you searched for"),
-    h("p", { class: "hint" }, "The most relevant first. A request is given only what is relevant enough to it."),
-    h("ul", { class: "memories" }, hits.map((hit) => row(hit, hit.relevance))),
-  ];
+  return items.childElementCount ? [items, h("div", { class: "more" }, more)] : null;
 }
 
 function none(narrowed) {
@@ -109,8 +112,8 @@ function none(narrowed) {
       "Tell your assistant something about yourself, such as “My budget for the Hawaii trip is $10,000”. It appears here within seconds, in your own words.");
 }
 
-/** One memory of a list. */
-export function row(memory, score) {
+/** One memory of a list, or of a search. */
+function row(memory) {
   return h("li", { class: "memory" },
     link(`memory/${encodeURIComponent(memory.id)}`, { class: "memory-text" }, said("span", memory.content)),
     h("div", { class: "meta" },
@@ -122,6 +125,6 @@ export function row(memory, score) {
       memory.category && said("span", memory.category),
       memory.project_id && said("span", memory.project_id),
       day(memory.observed_at),
-      score !== undefined && relevance(score)));
+      memory.relevance !== undefined && relevance(memory.relevance)));
 }
 

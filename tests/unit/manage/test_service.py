@@ -133,7 +133,7 @@ async def test_no_read_shows_a_deleted_row_that_the_store_still_shows(house: Hou
     with pytest.raises(NotFoundError):
         await house.service.get(ALICE, "m1")
     assert (await house.service.page(ALICE, limit=10)).memories == ()
-    assert await house.service.search(ALICE, "peanuts", limit=10) == []
+    assert (await house.service.search(ALICE, "peanuts", limit=10)).hits == ()
     assert [memory async for memory in house.service.export(ALICE)] == []
     with pytest.raises(NotFoundError):
         await house.service.update(ALICE, "m1", UpdateRequest(importance=1))
@@ -184,12 +184,12 @@ async def test_forgetting_everything_without_the_store_hides_everything(house: H
 
 async def test_a_search_can_be_cut_at_a_relevance(house: House) -> None:
     house.put("m1")
-    (hit,) = await house.service.search(ALICE, "peanuts", limit=5)
+    (hit,) = (await house.service.search(ALICE, "peanuts", limit=5)).hits
     assert hit.similarity == pytest.approx(0.9)
     assert 0 < hit.relevance < 1
     assert hit.relevance != hit.similarity
-    assert len(await house.service.search(ALICE, "peanuts", limit=5, threshold=hit.relevance)) == 1
-    assert await house.service.search(ALICE, "peanuts", limit=5, threshold=hit.relevance + 0.001) == []
+    assert len((await house.service.search(ALICE, "peanuts", limit=5, threshold=hit.relevance)).hits) == 1
+    assert (await house.service.search(ALICE, "peanuts", limit=5, threshold=hit.relevance + 0.001)).hits == ()
 
 
 @pytest.mark.parametrize("query", ["", "  ", "x" * 101])
