@@ -85,6 +85,8 @@ def test_dead_letters_are_retried(person: Person) -> None:
     turn.get_by_role("button", name="Retry").click()
     expect(said(page)).to_contain_text("It waits again.")
     expect(turn).to_have_count(0)
+    expect(page.get_by_role("main")).to_contain_text("No dead letters.")
+    expect(page.get_by_role("button", name="Retry all")).to_have_count(0)
     person.ports.bury(person.name)
     page.get_by_role("link", name="Queue").click()
     page.get_by_role("link", name="Dead letters").click()

@@ -66,7 +66,7 @@ function listed({ data }) {
 export function queueView() {
   const states = { waiting: "Waiting", "": "All", extracted: "Learned from", empty: "Nothing to learn", dead: "Dead letters" };
   const state = select("state", states, "waiting");
-  return turnsView("Queue", state, h("form", { class: "filters" }, field("State", state)),
+  return turnsView("Queue", state, { controls: [h("form", { class: "filters" }, field("State", state))] },
     "Turns that wait are read within seconds of an idle moment. What was said is shown only when you ask for it.",
     empty("Nothing waits.", "Every turn has been read."));
 }
@@ -76,20 +76,22 @@ export function deadView() {
     const { retried } = await api("POST", "/turns/retry", { owned: false });
     tellAt("#/dead", `${many(retried, "turn waits", "turns wait")} again.`);
   }));
-  return turnsView("Dead letters", { value: "dead", addEventListener() {} }, h("div", { class: "actions" }, all),
+  return turnsView("Dead letters", { value: "dead", addEventListener() {} }, { actions: [h("div", { class: "actions" }, all)] },
     "Turns that failed too often to be tried again. Retry them once the cause is mended, or drop them.",
     empty("No dead letters.", "A turn comes here when it failed as often as memory.retain allows."));
 }
 
-function turnsView(title, state, controls, lead, nothing) {
+/** `actions`: on all that are listed, shown where there are any. */
+function turnsView(title, state, { controls = [], actions = [] }, lead, nothing) {
   const place = h("div", { class: "results" });
-  const load = () => fill(place, turns(state.value, nothing, () => load()));
+  const load = () => fill(place, turns(state.value, () => load()).then((list) => (list ? [...actions, ...list] : nothing)));
   state.addEventListener("change", load);
   load();
-  return [heading(title), h("p", { class: "lead" }, lead), controls, place];
+  return [heading(title), h("p", { class: "lead" }, lead), ...controls, place];
 }
 
-async function turns(state, nothing, again) {
+/** Null where there are none. */
+async function turns(state, again) {
   const items = h("ul", { class: "turns" });
   let before = null;
   const next = async () => {
@@ -100,7 +102,7 @@ async function turns(state, nothing, again) {
   };
   const more = button("Show more", act(next));
   await next();
-  return items.childElementCount ? [h("h2", { class: "visually-hidden" }, "Turns"), items, h("div", { class: "more" }, more)] : nothing;
+  return items.childElementCount ? [h("h2", { class: "visually-hidden" }, "Turns"), items, h("div", { class: "more" }, more)] : null;
 }
 
 function turn(each, again) {
