@@ -141,7 +141,12 @@ def in_words(
     if not isinstance(search, HybridSearch):
         search = HybridSearch(source=_source(adapters), embedder=adapters.embedder, config=config)
     return InWords(
-        search=search, deletion=deletion, turn_log=adapters.turn_log, observer=adapters.observer, config=config
+        search=search,
+        deletion=deletion,
+        turn_log=adapters.turn_log,
+        observer=adapters.observer,
+        clock=adapters.clock,
+        config=config,
     )
 
 

@@ -10,6 +10,7 @@ states it. "Forget everything about me" deletes nothing: the API does that, on p
 
 import asyncio
 from collections.abc import Sequence
+from datetime import datetime
 
 from cachetools import TTLCache
 
@@ -18,8 +19,8 @@ from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import NotFoundError, UnavailableError
 from semrouter_memory.events import ExchangeFailed, WorkFailed
 from semrouter_memory.language.terms import terms
-from semrouter_memory.model import Hit, Memory, MemoryType, Reach, RecallRequest, Role, Scope, Steered, Steering
-from semrouter_memory.ports import Deletions, Observer
+from semrouter_memory.model import ALWAYS, Hit, Memory, MemoryType, Reach, RecallRequest, Role, Scope, Steered, Steering
+from semrouter_memory.ports import Clock, Deletions, Observer
 from semrouter_memory.recall.vector_search import VectorSearch
 from semrouter_memory.recall.visible import VisibleTexts
 from semrouter_memory.retain.steering import Command, Order, command
@@ -31,7 +32,7 @@ _TYPES = frozenset({MemoryType.SEMANTIC, MemoryType.PROCEDURAL})
 _ALL_WORDS = 0.05
 """By so much a memory with every word of what the order is about may be less relevant."""
 _MAX_OBEYED, _OBEYED_SECONDS = 10_000, 600
-"""A repeated request is not obeyed again for so long: what is left would look more relevant than it was."""
+"""For so long the same request reaches only what was written since: it may be a retry, and what is left looks more relevant now."""
 
 
 class InWords:
@@ -44,15 +45,17 @@ class InWords:
         deletion: DeletionService,
         turn_log: Deletions,
         observer: Observer,
+        clock: Clock,
         config: RecallConfig,
     ) -> None:
+        self._clock = clock
         self._turn_log = turn_log
         self._search = search
         self._deletion = deletion
         self._observer = observer
         self._threshold = config.forget_threshold
         self._seconds = config.forget_deadline_ms / 1000
-        self._obeyed: TTLCache[tuple[Scope, str, str, str], None] = TTLCache(_MAX_OBEYED, _OBEYED_SECONDS)
+        self._obeyed: TTLCache[tuple[Scope, str, str, str], datetime] = TTLCache(_MAX_OBEYED, _OBEYED_SECONDS)
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def obey(self, request: RecallRequest) -> Steered | None:
@@ -62,16 +65,15 @@ class InWords:
         if (found := command(request.query)) is None or found.order is Order.PAUSE:
             return None
         key = (request.scope, request.loop_key, request.previous_response_id, request.query)
-        if key in self._obeyed:
-            return None
+        since = self._obeyed.get(key, ALWAYS.start)
         # At once: a retry may come while this one is obeyed.
-        self._obeyed[key] = None
+        self._obeyed[key] = self._clock.now()
         steered: Steered | None = None
         try:
-            steered = await self._obeyed_now(found, request)
+            steered = await self._obeyed_now(found, request, since)
         finally:
-            if steered is None or steered.outcome is Steering.FAILED:
-                self._obeyed.pop(key, None)
+            if steered is None or not steered.forgotten:
+                self._obeyed[key] = since
         return steered
 
     async def settle(self) -> None:
@@ -79,7 +81,7 @@ class InWords:
         while self._tasks:
             await asyncio.wait(set(self._tasks))
 
-    async def _obeyed_now(self, order: Command, request: RecallRequest) -> Steered:
+    async def _obeyed_now(self, order: Command, request: RecallRequest, since: datetime) -> Steered:
         if order.order is Order.EVERYTHING:
             return Steered(Steering.REFUSED)
         until = asyncio.get_running_loop().time() + self._seconds
@@ -87,6 +89,8 @@ class InWords:
         try:
             async with asyncio.timeout_at(until):
                 for memory in await self._meant(order, request):
+                    if memory.updated_at < since:
+                        continue
                     await self._deletion.hide(memory)
                     hidden.append(memory.id)
         except (UnavailableError, TimeoutError):

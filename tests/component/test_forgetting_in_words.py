@@ -1,6 +1,8 @@
 """What a message orders to forget is gone from then on, of this user alone, and nothing else is."""
 
+import asyncio
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from semrouter_memory.model import (
     RecallRequest,
     Role,
     Scope,
+    Steered,
     Steering,
     parse_filter,
 )
@@ -81,11 +84,28 @@ async def test_what_the_order_names_is_deleted_and_nothing_else(known: Recalling
     assert BUDGET not in await known.given("What's my budget for the trip?")
 
 
-async def test_the_order_is_obeyed_once(known: Recalling, steers: InWords) -> None:
-    assert await steers.obey(said(ORDER)) is not None
+async def test_a_request_that_is_sent_again_deletes_nothing_more(known: Recalling, steers: InWords) -> None:
+    """Also while the first one is obeyed; without what it names, another memory would be the most relevant."""
+    first, again = await asyncio.gather(steers.obey(said(ORDER)), steers.obey(said(ORDER)))
     left = await contents(known)
-    assert await steers.obey(said(ORDER)) is None
-    assert await contents(known) == left
+    for each in (again, await steers.obey(said(ORDER))):
+        assert each == Steered(Steering.NOT_FOUND)
+    assert first is not None
+    assert first.outcome is Steering.FORGOTTEN
+    assert await contents(known) == left == set(FACTS) - {BUDGET}
+
+
+async def test_the_order_is_obeyed_again_when_something_new_was_said(known: Recalling, steers: InWords) -> None:
+    """In the same words in a new chat, and in one whose messages stay at the server: both look like a retry."""
+    await steers.obey(said(ORDER))
+    for amount in ("$12,000", "$15,000"):
+        new = f"My budget for the Hawaii trip is {amount}"
+        known.clock.time += timedelta(minutes=1)
+        await known.remember(new, created_at=known.clock.time)
+        steered = await steers.obey(said(ORDER))
+        assert steered is not None
+        assert len(steered.forgotten) == 1
+        assert await contents(known) == set(FACTS) - {BUDGET}
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from semrouter_memory.app.adapters import SystemClock
 from semrouter_memory.config import RecallConfig
 from semrouter_memory.deletion.in_words import MAX_FORGOTTEN, InWords
 from semrouter_memory.errors import StoreUnavailableError
@@ -20,6 +21,13 @@ NOW = datetime(2026, 3, 1, tzinfo=UTC)
 ALICE = Scope("alice")
 OWNERS = [ALICE, Scope("bob"), Scope("alice", kind=OwnerKind.ORGANISATION), Scope("alice", kind=OwnerKind.AGENT)]
 ORDER = "Forget what I told you about my salary."
+REQUEST = RecallRequest(
+    scope=ALICE,
+    query=ORDER,
+    options=RecallOptions(limit=5, threshold=0.6, session="here"),
+    loop_key="k",
+    retained=True,
+)
 
 
 @dataclass
@@ -51,16 +59,16 @@ class Parts:
         self.deleted.append(memory_id)
 
     def obey(self, threshold: float = 0.98) -> Any:
-        steers = InWords(
+        return asyncio.run(_obeyed(self.steers(threshold), REQUEST))
+
+    def steers(self, threshold: float = 0.98) -> InWords:
+        return InWords(
             search=cast("Any", self),
             deletion=cast("Any", self),
             turn_log=cast("Any", self),
             observer=SilentObserver(),
+            clock=SystemClock(),
             config=RecallConfig(forget_threshold=threshold, forget_deadline_ms=10_000),
-        )
-        options = RecallOptions(limit=5, threshold=0.6, session="here")
-        return asyncio.run(
-            _obeyed(steers, RecallRequest(scope=ALICE, query=ORDER, options=options, loop_key="k", retained=True))
         )
 
 
@@ -102,6 +110,26 @@ def test_what_holds_in_another_session_is_left() -> None:
 def test_what_is_deleted_already_is_not_deleted_again() -> None:
     parts = Parts([hit(1), hit(2)], gone=frozenset({"m1"}))
     assert parts.obey().forgotten == ("m2",)
+
+
+async def test_a_request_that_is_sent_again_reaches_only_what_was_written_since() -> None:
+    """Without the first memory, the second looks more relevant."""
+    parts = Parts([hit(1), hit(2, relevance=0.9)])
+    steers = parts.steers()
+    assert (await _obeyed(steers, REQUEST)).forgotten == ("m1",)
+    parts.hits = [hit(2)]
+    assert (await _obeyed(steers, REQUEST)).outcome is Steering.NOT_FOUND
+    new = hit(3)
+    parts.hits = [hit(2), replace(new, memory=replace(new.memory, updated_at=datetime.now(UTC)))]
+    assert (await _obeyed(steers, REQUEST)).forgotten == ("m3",)
+
+
+async def test_what_failed_is_done_when_the_request_is_sent_again() -> None:
+    parts = Parts([hit(1)], refuses_after=0)
+    steers = parts.steers()
+    assert (await _obeyed(steers, REQUEST)).outcome is Steering.FAILED
+    parts.refuses_after = 1
+    assert (await _obeyed(steers, REQUEST)).forgotten == ("m1",)
 
 
 def test_nothing_is_forgotten_for_a_user_who_paused() -> None:
