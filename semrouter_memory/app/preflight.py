@@ -1,11 +1,13 @@
 """What can be known to be wrong before anything is started: `serve` and `config check` ask the same questions.
 
-Strategy: every mistake is collected and named by its setting, so that one run shows them all. Nothing is connected to,
-bound or written: the service may be running.
+Strategy: every mistake is collected and named by its setting, so that one run shows them all. Nothing is connected to
+or bound, and no file is left: the service may be running.
 """
 
 import asyncio
+import errno
 import os
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import combinations
@@ -149,8 +151,15 @@ def _require_directory(setting: str, directory: Path) -> None:
     nearest = next(path for path in (directory, *directory.absolute().parents) if os.path.lexists(path))
     if not nearest.is_dir():
         raise ConfigurationError(f"{setting}: cannot make {directory}: Not a directory")
-    if not os.access(nearest, os.W_OK | os.X_OK):
-        raise ConfigurationError(f"{setting}: cannot write to {nearest}: Permission denied; name another directory")
+    try:
+        # Rights do not tell: root has all of them below /proc.
+        tempfile.TemporaryFile(dir=nearest).close()
+    except OSError as error:
+        # A full disk is no mistake of the file's.
+        if error.errno != errno.ENOSPC:
+            raise ConfigurationError(
+                f"{setting}: cannot write to {nearest}: {error.strerror}; name another directory"
+            ) from None
 
 
 def process_directories(directory: Path, processes: int) -> list[Path]:

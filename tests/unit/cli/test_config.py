@@ -70,6 +70,10 @@ ON_THE_MACHINE: list[tuple[dict[str, Any], list[str]]] = [
     ({"external_models": [{**MODEL, "api_key_env": "NOT_SET"}]}, ["external_models[0]", "NOT_SET"]),
     ({"external_models": [{**MODEL, "api_key_file": "/nowhere/k"}]}, ["external_models[0]", "No such file"]),
     ({"memory": {"data_dir": "/dev/null/data"}}, ["memory.data_dir", "Not a directory"]),
+    *(
+        ({"memory": {"data_dir": path}}, ["memory.data_dir", "cannot write to /proc"])
+        for path in ("/proc/d/data", "/proc")
+    ),
     ({"memory": {"milvus": {"uri": "/dev/null/milvus.db"}}}, ["memory.milvus.uri", "Not a directory"]),
     ({"recording": {"enabled": True, "directory": "/dev/null/r"}}, ["recording.directory", "Not a directory"]),
     *(
