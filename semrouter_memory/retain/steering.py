@@ -84,13 +84,26 @@ def unsteered(text: str) -> str:
     """The text without the sentences that may order to forget something: they name what shall be forgotten."""
     if len(text) > _MAX_CHARS or not phrases("steering").occur_in(text):
         return text
-    return "".join(each for each in sentences(text) if judge(each, _LEFT_OUT_CUT) not in _NAME_WHAT_GOES)
+    judged = _judged(sentences(text), _LEFT_OUT_CUT)
+    return "".join(sentence for order, sentence in judged if order not in _NAME_WHAT_GOES)
 
 
 def _commands(pieces: Sequence[str]) -> Iterator[Command]:
-    for piece in pieces:
-        if (order := judge(piece)) is not Order.NONE:
-            yield Command(order, piece)
+    return (Command(order, piece) for order, piece in _judged(pieces, CUT) if order is not Order.NONE)
+
+
+def _judged(pieces: Sequence[str], cut: float) -> Iterator[tuple[Order, str]]:
+    """What each sentence orders. "Forget Anna." is an order if its reason follows: then both sentences are one."""
+    for piece, following in zip(pieces, (*pieces[1:], ""), strict=False):
+        order = judge(piece, cut)
+        if order is Order.NONE and following and _begins_with_verb(piece):
+            order = judge(piece + following, cut)
+        yield order, piece
+
+
+def _begins_with_verb(sentence: str) -> bool:
+    found = tokens(simplified(sentence))
+    return next(iter(found[after(found, phrases("fillers")) :]), "") in words_of("steering_forget")
 
 
 def judge(sentence: str, cut: float = CUT) -> Order:

@@ -25,6 +25,14 @@ TOLD = [
     ("把我膝盖手术的事儿从记忆里清除掉", Order.FORGET, "膝盖手术"),
     ("请从你的记忆中移除我的生日", Order.FORGET, "生日"),
     ("请删除关于我父亲的记忆", Order.FORGET, "父亲"),
+    ("I'd prefer if you forgot my old address", Order.FORGET, "my old address"),
+    ("I would rather you didn't remember my salary", Order.FORGET, "my salary"),
+    ("I would appreciate it if you forgot where my kids go to school.", Order.FORGET, "where my kids go to school"),
+    ("It would be nice if you forgot my old email address.", Order.FORGET, "my old email address"),
+    ("把你知道的我的住址都删掉", Order.FORGET, "住址"),
+    ("把你保存的我老板的事统统忘掉", Order.FORGET, "老板"),
+    ("That is out of date.", Order.UNTRUE, None),
+    ("这已经过时了", Order.UNTRUE, None),
     ("That's not true any more.", Order.UNTRUE, None),
     ("这已经不是真的了", Order.UNTRUE, None),
     ("Forget everything about me.", Order.EVERYTHING, None),
@@ -58,6 +66,12 @@ NONE = [
     "Forget my diet for tonight, I want cake.",
     "I don't remember telling you about my job.",
     "Remove my ex from my Netflix account",
+    "I forgot Anna's birthday",
+    "the map is out of date",
+    "I'd prefer if you forgot about dessert",
+    "Forget Anna's recipe, let's order pizza",
+    "Forget Vienna. What about Prague?",
+    "把这张表里所有的零都删了",
     "这次会议记录别存",
     "我又忘了带钥匙",
     "别忘了我对花生过敏",
@@ -129,6 +143,16 @@ def test_an_order_stands_in_one_sentence_of_a_message() -> None:
     assert found is not None
     assert found.subject == "my salary"
     assert unsteered(message) == "I'm off to Rome. Where should I eat?"
+
+
+def test_a_reason_behind_it_makes_an_imperative_an_order() -> None:
+    message = "Forget Anna. We split up. Where should I eat?"
+    found = command(message)
+    assert found is not None
+    assert (found.order, found.subject) == (Order.FORGET, "Anna")
+    assert unsteered(message) == "We split up. Where should I eat?"
+    assert command("Forget Anna.") is None
+    assert command("Forget Anna. Who else could give the toast?") is None
 
 
 @pytest.mark.parametrize("sentence", ["forget this", "please forget", "忘了吧"])
