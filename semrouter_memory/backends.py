@@ -13,6 +13,7 @@ from semrouter_memory.ports import (
     MemoryReader,
     MemoryWriter,
     Observer,
+    OwnerIndexes,
     OwnerLocks,
     SessionControl,
     SessionQueue,
@@ -43,6 +44,7 @@ class Backends:
 
     Attributes:
         writer: of everything that changes memories; the store's own writes would leave owner indexes stale.
+        owner_indexes: of recently active owners, which writes through `writer` keep current; None: there are none.
         priority: what works in the background gives way to requests.
     """
 
@@ -54,4 +56,5 @@ class Backends:
     locks: OwnerLocks
     clock: Clock
     observer: Observer
+    owner_indexes: OwnerIndexes | None = None
     priority: RequestsFirst = field(default_factory=RequestsFirst)

@@ -101,6 +101,7 @@ def backends_of(
     clock: Any,
     writer: Any = None,
     observer: Any = None,
+    owner_indexes: Any = None,
 ) -> Backends:
     """Args: state: default: none is asked for; locks: default: of this process; writer: default: the store."""
     return Backends(
@@ -112,6 +113,7 @@ def backends_of(
         locks=locks or InProcessOwnerLocks(),
         clock=clock,
         observer=observer or SilentObserver(),
+        owner_indexes=owner_indexes,
     )
 
 

@@ -82,12 +82,11 @@ class Adapters(Backends):
     """Everything outside that the pipelines work with.
 
     Attributes:
-        owner_indexes: None: the store is always searched.
         documents: passages of organisations' documents.
     """
 
     store: Store
-    owner_indexes: IndexCache | None
+    owner_indexes: IndexCache | None = None
     collections: CollectionAdmin | None = None
     documents: SecondaryCollection | None = None
 

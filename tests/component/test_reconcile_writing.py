@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from semrouter_memory.config import OwnerIndexConfig
 from semrouter_memory.errors import LockLostError, ModelUnavailableError
 from semrouter_memory.model import (
     Candidate,
@@ -28,8 +29,9 @@ from semrouter_memory.model import (
 from semrouter_memory.ports import MemoryReader
 from semrouter_memory.retain.reconciling.llm_adjudicator import LlmAdjudicator
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter, Written
-from semrouter_memory.state.in_process import InProcessOwnerLocks, SureHold
+from semrouter_memory.state.in_process import InProcessOwnerLocks, InProcessOwnerVersions, SureHold
 from semrouter_memory.store.in_memory import InMemoryStore
+from semrouter_memory.store.index_cache import AnnouncingWriter, IndexCache
 from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 from tests.hashed import HashedEmbedder
 from tests.memory_service import backends_of
@@ -99,11 +101,21 @@ class Writing:
     """A writer with its parts."""
 
     def __init__(
-        self, path: Path, *, model: ScriptedModel | None = None, ttl_days: dict[MemoryType, float] | None = None
+        self,
+        path: Path,
+        *,
+        model: ScriptedModel | None = None,
+        ttl_days: dict[MemoryType, float] | None = None,
+        indexed: bool = True,
     ) -> None:
         self.clock = SettableClock()
         self.log = SqliteTurnLog(path / "turns.db", clock=self.clock)
         self.store = InMemoryStore(dimension=384)
+        self.indexes = IndexCache(
+            self.store, InProcessOwnerVersions(), config=OwnerIndexConfig(), clock=self.clock, on_error=_raise
+        )
+        self.announcing = AnnouncingWriter(self.store, self.indexes)
+        self.indexed = indexed
         self.locks = WatchedLocks()
         self.told: list[Scope] = []
         self.ttl_days = ttl_days or {}
@@ -114,7 +126,8 @@ class Writing:
         return ReconcilingWriter(
             backends_of(
                 store=reader or self.store,
-                writer=self.store,
+                writer=self.announcing,
+                owner_indexes=self.indexes if self.indexed and reader is None else None,
                 embedder=HashedEmbedder(dimension=384),
                 turn_log=self.log,
                 locks=self.locks,
@@ -125,12 +138,12 @@ class Writing:
             written=self.told.append,
         )
 
-    async def turn(self, content: str, day: float) -> tuple[Claim, Candidate]:
+    async def turn(self, content: str, day: float, scope: Scope = ALICE) -> tuple[Claim, Candidate]:
         number = next(self.turns)
         at = START + timedelta(days=day)
         appended = self.log.append(
             Turn(
-                scope=ALICE,
+                scope=scope,
                 hints=SessionHints(explicit=f"s{number}"),
                 user_texts=(content,),
                 assistant_text="Noted.",
@@ -139,7 +152,7 @@ class Writing:
             ),
             remember=False,
         )
-        claim = await self.log.claim(ALICE, appended.session_id, lease=timedelta(days=1), context=0)
+        claim = await self.log.claim(scope, appended.session_id, lease=timedelta(days=1), context=0)
         assert claim is not None
         candidate = Candidate(
             type=MemoryType.SEMANTIC,
@@ -151,8 +164,8 @@ class Writing:
         )
         return claim, candidate
 
-    async def say(self, content: str, day: float) -> Written:
-        claim, candidate = await self.turn(content, day)
+    async def say(self, content: str, day: float, scope: Scope = ALICE) -> Written:
+        claim, candidate = await self.turn(content, day, scope)
         written = await self.writer.write(claim, [candidate])
         assert written is not None
         return written
@@ -166,9 +179,14 @@ class Writing:
         return {memory.content: memory for memory in page.memories}
 
 
-@pytest.fixture
-def writing(tmp_path: Path) -> Iterator[Writing]:
-    made = Writing(tmp_path)
+def _raise(error: BaseException) -> None:
+    raise AssertionError from error
+
+
+@pytest.fixture(params=[True, False], ids=["index", "store"])
+def writing(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Writing]:
+    """Where neighbours come from the owner's index, and where the store is searched for them."""
+    made = Writing(tmp_path, indexed=request.param)
     yield made
     made.log.close()
 
@@ -205,6 +223,14 @@ async def test_in_one_claim_each_candidate_meets_those_before_it(order: tuple[in
     chain = await writing.memories()
     assert [memory.content for memory in chain] == CITIES
     assert [memory.superseded_by for memory in chain] == [newer.id for newer in chain[1:]] + [""]
+
+
+async def test_what_holds_in_another_project_is_no_neighbour(writing: Writing) -> None:
+    await writing.say(CITIES[0], 0)
+    await writing.say(CITIES[1], 1, ALICE.in_project("moving"))
+    assert sorted(await writing.active()) == sorted(CITIES[:2])
+    await writing.say(CITIES[2], 2, ALICE.in_project("moving"))
+    assert sorted(await writing.active()) == sorted((CITIES[0], CITIES[2]))
 
 
 class SlowReader(InMemoryStore):
@@ -362,7 +388,7 @@ async def test_what_changed_while_the_model_thought_is_left_to_the_rules(judged:
 
     async def delete() -> None:
         held.append(judged.locks.held)
-        await judged.store.delete(ALICE, [known.id])
+        await judged.announcing.delete(ALICE, [known.id])
 
     model.meanwhile = delete
     await judged.say(NEW, 1)

@@ -4,12 +4,14 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from itertools import chain
+from itertools import chain, islice
+
+import numpy as np
 
 from semrouter_memory.backends import Backends
 from semrouter_memory.lineage import generations, pages
 from semrouter_memory.model import Candidate, EmbeddedMemory, Hit, LoggedTurn, Memory, Reach, Reconciled, Scope, Vector
-from semrouter_memory.ports import Tombstones
+from semrouter_memory.ports import MemoryIndex, Tombstones
 from semrouter_memory.retain.passages import embedded
 from semrouter_memory.retain.reconciling.reconcile import arrives_late, not_after, reconcile
 from semrouter_memory.retain.reconciling.rows import RowFactory, contradicted
@@ -18,6 +20,8 @@ from semrouter_memory.retain.superseding import completed, unmarked
 _NEAREST = 50
 """Nearest memories to compare with. An older value of the same attribute may be worded so differently that many others
 are nearer (measured among 500: at most 31). Comparing costs a tenth of a millisecond each."""
+_INDEX_SECONDS = 0.5
+"""For the index of an owner who is not active any more; then the store is searched, for each vector."""
 _AT_ONCE = 4
 """Searches at a time. Each waits for a Milvus server's next time tick, about 200 ms; recall waits behind them on Lite."""
 _PAGE = 100
@@ -89,29 +93,45 @@ class Withdrawal:
 
 
 class NeighbourReader:
-    """Reads neighbourhoods from the store."""
+    """Reads neighbourhoods from the owner's index, else from the store."""
 
     def __init__(self, backends: Backends) -> None:
+        self._indexes = backends.owner_indexes
         self._reader, self._embedder, self._clock = backends.store, backends.embedder, backends.clock
 
     async def read(self, scope: Scope, vectors: Sequence[Vector], tombstones: Tombstones) -> Neighbourhood:
         """What any process has written until now, without what holds within a session only."""
-        turn = asyncio.Semaphore(_AT_ONCE)
+        index = await self._index(scope)
+        if index is not None:
+            nearest = [self._nearest_in(index, scope, vector) for vector in vectors]
+        else:
+            turn = asyncio.Semaphore(_AT_ONCE)
+            nearest = await asyncio.gather(*(self._searched(scope, vector, turn) for vector in vectors))
+        found = [
+            [hit for hit in hits if _comparable(hit.memory) and not tombstones.covers(hit.memory)] for hits in nearest
+        ]
+        return Neighbourhood(scope, tombstones, vectors, found)
 
-        async def found(vector: Vector) -> list[Hit]:
-            async with turn:
-                hits = await self._reader.search(
-                    scope,
-                    vector,
-                    limit=_NEAREST,
-                    now=self._clock.now(),
-                    types=None,
-                    reach=Reach.EXACT,
-                    fresh=True,
-                )
-            return [hit for hit in hits if _comparable(hit.memory) and not tombstones.covers(hit.memory)]
+    async def _index(self, scope: Scope) -> MemoryIndex | None:
+        if self._indexes is None:
+            return None
+        return await self._indexes.get(scope, until=asyncio.get_running_loop().time() + _INDEX_SECONDS)
 
-        return Neighbourhood(scope, tombstones, vectors, await asyncio.gather(*map(found, vectors)))
+    def _nearest_in(self, index: MemoryIndex, scope: Scope, vector: Vector) -> list[Hit]:
+        similarities = index.similarities(vector)
+        positions = index.positions(scope, now=self._clock.now(), types=None)
+        nearest = positions[np.argsort(-similarities[positions], kind="stable")].tolist()
+        hits = (
+            Hit(index.memory(at), cosine, cosine)
+            for at, cosine in zip(nearest, similarities[nearest].tolist(), strict=True)
+        )
+        return list(islice((hit for hit in hits if hit.memory.scope.project_id == scope.project_id), _NEAREST))
+
+    async def _searched(self, scope: Scope, vector: Vector, turn: asyncio.Semaphore) -> list[Hit]:
+        async with turn:
+            return await self._reader.search(
+                scope, vector, limit=_NEAREST, now=self._clock.now(), types=None, reach=Reach.EXACT, fresh=True
+            )
 
     async def near(self, around: Neighbourhood, index: int, candidate: Candidate) -> Near:
         """What to compare the candidate with, whose vector is the one with that index."""
