@@ -28,8 +28,7 @@ from semrouter_memory.maintenance.related import (
     groups,
     keeps_everything,
 )
-from semrouter_memory.maintenance.sweep import MaintenanceRun
-from semrouter_memory.model import ChatMessage, EmbeddedMemory, Json, Memory, Scope, derived_id
+from semrouter_memory.model import ChatMessage, EmbeddedMemory, Json, MaintenanceReport, Memory, Scope, derived_id
 from semrouter_memory.ports import ChatModel
 from semrouter_memory.retain.passages import reads_all
 from semrouter_memory.retain.redact import is_redacted, without_secrets
@@ -105,7 +104,7 @@ class Consolidator:
         self._reads_all = reads_all(backends.embedder)
         self._chat_model, self._config = chat_model, config
 
-    async def consolidate(self, scope: Scope, run: MaintenanceRun) -> bool:
+    async def consolidate(self, scope: Scope, report: MaintenanceReport) -> bool:
         """Merge what is related, if the owner has enough memories; returns whether they had.
 
         Raises:
@@ -127,8 +126,8 @@ class Consolidator:
         for number, group in enumerate(found):
             worded = await self._worded(group) if number < MAX_ASKED else None
             if await self._write(scope, group, worded):
-                run.summaries += 1
-                run.merged += len(group.memories)
+                report.summaries += 1
+                report.merged += len(group.memories)
         return True
 
     async def _worded(self, group: Group) -> str | None:

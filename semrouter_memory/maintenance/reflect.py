@@ -7,8 +7,7 @@ owner's lock the sources are read again, and nothing is written that is known al
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from semrouter_memory.backends import Backends
 from semrouter_memory.config import MaintenanceConfig
@@ -16,11 +15,12 @@ from semrouter_memory.errors import ChatModelError, ModelFault, ModelUnavailable
 from semrouter_memory.events import CandidatesRefused, ExtractionFinished
 from semrouter_memory.lineage import may_derive
 from semrouter_memory.maintenance.eviction import is_flagged
-from semrouter_memory.maintenance.sweep import OWN_SCOPE, MaintenanceRun
+from semrouter_memory.maintenance.sweep import note_time, noted_time
 from semrouter_memory.model import (
     DERIVED_FROM,
     REFLECTION_SOURCE,
     EmbeddedMemory,
+    MaintenanceReport,
     Memory,
     MemoryType,
     OwnerKind,
@@ -61,7 +61,7 @@ class InsightWriter:
         """Whether an owner with so many active memories may have something to reflect on."""
         return owner.kind is OwnerKind.USER and active >= self._least and self._model.retry_after is None
 
-    async def reflect(self, owner: Scope, run: MaintenanceRun) -> bool:
+    async def reflect(self, owner: Scope, report: MaintenanceReport) -> bool:
         """Write at most three insights; returns whether the model was asked.
 
         Raises:
@@ -77,9 +77,9 @@ class InsightWriter:
             if insights is None:
                 break
             written = await self._write(scope, insights[:left])
-            run.insights += written
+            report.insights += written
             left -= written
-            await self._state.put(OWN_SCOPE, _key(scope), read_at.isoformat().encode(), ttl=_TTL)
+            await note_time(self._state, _key(scope), read_at, ttl=_TTL)
         return asked
 
     async def _told(self, owner: Scope) -> Mapping[Scope, list[Memory]]:
@@ -94,11 +94,8 @@ class InsightWriter:
 
     async def _new(self, scope: Scope, memories: Sequence[Memory]) -> Sequence[Memory]:
         """Those that were not read before, oldest first, as many as a prompt may have; none when they are too few."""
-        value = (await self._state.get(OWN_SCOPE, [_key(scope)])).get(_key(scope))
-        since = datetime.min.replace(tzinfo=UTC)
-        with suppress(ValueError):
-            since = datetime.fromisoformat(value.decode()) if value else since
-        new = [memory for memory in memories if memory.created_at > since]
+        since = await noted_time(self._state, _key(scope))
+        new = [memory for memory in memories if since is None or memory.created_at > since]
         if len(new) < self._least:
             return ()
         return within(new, self._token_budget, self._embedder.count_tokens)[::-1]

@@ -6,6 +6,7 @@ locks separate them.
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -19,7 +20,7 @@ from semrouter_memory.maintenance.consolidate import Consolidator
 from semrouter_memory.maintenance.eviction import has_quota
 from semrouter_memory.maintenance.recall_journal import RecallJournal
 from semrouter_memory.maintenance.reflect import InsightWriter
-from semrouter_memory.maintenance.sweep import OWN_SCOPE, MaintenanceRun, Sweeper
+from semrouter_memory.maintenance.sweep import OWN_SCOPE, Sweeper, isolated, note_time, noted_time
 from semrouter_memory.model import MaintenanceReport, Scope
 from semrouter_memory.resilience import Cooldown
 
@@ -120,16 +121,17 @@ class MaintenanceScheduler:
 
     async def sweep(self) -> MaintenanceReport:
         """Sweep, consolidate and reflect now, and report it."""
-        run = MaintenanceRun()
+        started, report = time.perf_counter(), MaintenanceReport()
         await self.flush()
         self._consolidated.clear()
-        owners = await self._sweeper.sweep(run)
+        owners = await self._sweeper.sweep(report)
         for scope, active in owners:
-            if active >= self._config.consolidate_at and not await self._consolidate(scope, run):
+            if active >= self._config.consolidate_at and not await self._consolidate(scope, report):
                 break
-        await self._reflect(owners, run)
-        self._report_bugs(run.bugs)
-        return await self._finish_sweep(run.report())
+        await self._reflect(owners, report)
+        await self._plan_next(report)
+        self._finished(report, started)
+        return report
 
     async def _compact(self) -> None:
         # Before the work: one that ends in an unexpected error must not be repeated at once either.
@@ -151,63 +153,48 @@ class MaintenanceScheduler:
         if not self._changed or not self._reader.available:
             return
         changed, self._changed = self._changed, {}
-        run = MaintenanceRun()
+        started, report = time.perf_counter(), MaintenanceReport()
         for owner in list(changed):
             del changed[owner]
-            try:
-                await self._maintain(Scope.of_owner(owner), run)
-            except UnavailableError as error:
-                run.failed(error)
+            done = await isolated(self._maintain(Scope.of_owner(owner), report), report, self._observer)
+            if isinstance(done, UnavailableError):
                 # Retried later, after the others.
                 self._changed = {**changed, **self._changed, owner: None}
                 break
-            except Exception as error:  # noqa: BLE001 - one owner's data must not keep maintenance from the others
-                run.bugs.append(error)
-        self._report_bugs(run.bugs)
-        report = run.report()
         if report.deleted or report.summaries or report.failures:
-            self._observer.observe(MaintenanceFinished(report))
+            self._finished(report, started)
 
-    async def _maintain(self, scope: Scope, run: MaintenanceRun) -> None:
+    async def _maintain(self, scope: Scope, report: MaintenanceReport) -> None:
         if self._consolidator is not None and scope.owner not in self._consolidated:
-            await self._consolidate(scope, run)
+            await self._consolidate(scope, report)
         if has_quota(self._config):
-            await self._sweeper.enforce(scope, run)
+            await self._sweeper.enforce(scope, report)
 
-    async def _consolidate(self, scope: Scope, run: MaintenanceRun) -> bool:
+    async def _consolidate(self, scope: Scope, report: MaintenanceReport) -> bool:
         """Consolidate an owner once between two sweeps; returns whether to go on with others."""
         if self._consolidator is None:
             return False
-        try:
-            if await self._consolidator.consolidate(scope, run):
-                self._consolidated.add(scope.owner)
-        except UnavailableError as error:
-            run.failed(error)
-            return not isinstance(error, StoreUnavailableError)
-        except Exception as error:  # noqa: BLE001 - same; the quota is enforced all the same
-            run.bugs.append(error)
-            # Not retried before the next sweep.
+        done = await isolated(self._consolidator.consolidate(scope, report), report, self._observer)
+        if done is None or done is True:
+            # After an unexpected error, too, it is not retried before the next sweep.
             self._consolidated.add(scope.owner)
-        return True
+        return not isinstance(done, StoreUnavailableError)
 
-    async def _reflect(self, owners: Sequence[tuple[Scope, int]], run: MaintenanceRun) -> None:
+    async def _reflect(self, owners: Sequence[tuple[Scope, int]], report: MaintenanceReport) -> None:
         """Have insights written; owners that are not reached come first the next time, for the others have nothing new."""
         asked = 0
         for scope, active in owners if self._insights is not None else ():
             assert self._insights is not None
             if asked == MAX_REFLECTED or not self._insights.wants(scope, active):
                 continue
-            try:
-                asked += await self._insights.reflect(scope, run)
-            except UnavailableError as error:
-                run.failed(error)
+            done = await isolated(self._insights.reflect(scope, report), report, self._observer)
+            if isinstance(done, UnavailableError):
                 break
-            except Exception as error:  # noqa: BLE001 - one owner's data must not keep maintenance from the others
-                run.bugs.append(error)
+            asked += bool(done)
 
-    def _report_bugs(self, bugs: Sequence[BaseException]) -> None:
-        for bug in bugs:
-            self._observer.observe(WorkFailed(bug))
+    def _finished(self, report: MaintenanceReport, started: float) -> None:
+        report.seconds = time.perf_counter() - started
+        self._observer.observe(MaintenanceFinished(report))
 
     # -- schedule ------------------------------------------------------------------------------------------------------
 
@@ -222,29 +209,19 @@ class MaintenanceScheduler:
     async def _swept_elsewhere(self, now: datetime) -> bool:
         """Whether another replica, or this one before a restart, swept less than one interval ago."""
         try:
-            swept = (await self._state.get(OWN_SCOPE, [_SWEPT])).get(_SWEPT)
-            if swept is not None and not _is_ahead(swept, now):
+            swept = await noted_time(self._state, _SWEPT)
+            # One that is ahead was noted before the clock was set back: then its age is unknown.
+            if swept is not None and swept <= now + _SKEW:
                 self._sweep_cooldown = Cooldown.of(min(self._sweep_every, _FIRST), now)
                 return True
-            await self._state.put(OWN_SCOPE, _SWEPT, now.isoformat().encode(), ttl=self._sweep_every)
+            await note_time(self._state, _SWEPT, now, ttl=self._sweep_every)
         except UnavailableError:
-            # Then each replica keeps its own schedule.
-            return False
+            pass  # Then each replica keeps its own schedule.
         return False
 
-    async def _finish_sweep(self, report: MaintenanceReport) -> MaintenanceReport:
+    async def _plan_next(self, report: MaintenanceReport) -> None:
         pause = min(self._sweep_every, _FIRST) if report.failures else self._sweep_every
         self._sweep_cooldown = Cooldown.of(pause, self._clock.now())
         if "store" in report.failures:
             with suppress(UnavailableError):
                 await self._state.drop(OWN_SCOPE, [_SWEPT])
-        self._observer.observe(MaintenanceFinished(report))
-        return report
-
-
-def _is_ahead(moment: bytes, now: datetime) -> bool:
-    """Whether it was written before the clock was set back: then its age is unknown."""
-    try:
-        return datetime.fromisoformat(moment.decode()) > now + _SKEW
-    except ValueError:
-        return False

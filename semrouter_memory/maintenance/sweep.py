@@ -6,16 +6,17 @@ without the state store nothing is pruned, without the turn log nothing with a t
 """
 
 import asyncio
-import time
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from semrouter_memory.backends import Backends
 from semrouter_memory.config import AgeingConfig
 from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import StoreUnavailableError, TurnLogError, UnavailableError
+from semrouter_memory.events import WorkFailed
 from semrouter_memory.lineage import all_memories
 from semrouter_memory.maintenance.eviction import (
     exceeds_quota,
@@ -29,6 +30,7 @@ from semrouter_memory.maintenance.eviction import (
 )
 from semrouter_memory.model import (
     DERIVED_FROM,
+    Counts,
     EvictionCandidate,
     EvictionReason,
     MaintenanceReport,
@@ -36,7 +38,9 @@ from semrouter_memory.model import (
     Scope,
     Usage,
 )
-from semrouter_memory.ports import Tombstones
+from semrouter_memory.ports import Observer, SessionStates, Tombstones
+
+T = TypeVar("T")
 
 OWN_SCOPE = Scope("")
 """The scope of maintenance's own values in the state store; no user has an empty id."""
@@ -56,58 +60,34 @@ _MAX_IDS = 1_000
 """Ids listed in a report, of each reason."""
 
 
-class MaintenanceRun:
-    """The counts of one run.
+async def isolated(work: Awaitable[T], report: MaintenanceReport, observer: Observer) -> T | UnavailableError | None:
+    """Work for one owner, whose data must not keep maintenance from the others.
 
-    Attributes:
-        bugs: errors because of which single owners were not maintained while all parts were available.
+    Returns:
+        The result; the error, which the report names, where a part is unavailable; None after an unexpected error, which the
+        observer is told.
     """
+    try:
+        return await work
+    except UnavailableError as error:
+        report.failed(error.service.value)
+        return error
+    except Exception as error:  # noqa: BLE001 - see above
+        observer.observe(WorkFailed(error))
+        return None
 
-    def __init__(self) -> None:
-        self._started = time.perf_counter()
-        self._deleted: dict[str, Counter[str]] = {}
-        self._would_delete: dict[str, Counter[str]] = {}
-        self._ids: dict[str, list[str]] = {}
-        self._failures: dict[str, None] = {}
-        self.bugs: list[BaseException] = []
-        self.memories = 0
-        self.owners = 0
-        self.held = 0
-        self.summaries = 0
-        self.merged = 0
-        self.insights = 0
-        self.ended = 0
 
-    def deleted(self, candidates: Iterable[EvictionCandidate]) -> None:
-        _count(self._deleted, candidates)
+async def noted_time(state: SessionStates, key: str) -> datetime | None:
+    """A time that maintenance, of any replica, has noted; None where there is none. Raises: UnavailableError."""
+    value = (await state.get(OWN_SCOPE, [key])).get(key)
+    with suppress(ValueError):
+        return datetime.fromisoformat(value.decode()) if value else None
+    return None
 
-    def would_delete(self, candidates: Iterable[EvictionCandidate]) -> None:
-        candidates = list(candidates)
-        _count(self._would_delete, candidates)
-        for each in candidates:
-            ids = self._ids.setdefault(each.reason.value, [])
-            if len(ids) < _MAX_IDS:
-                ids.append(each.memory.id)
 
-    def failed(self, error: UnavailableError) -> None:
-        """A part is unavailable."""
-        self._failures[error.service.value] = None
-
-    def report(self) -> MaintenanceReport:
-        return MaintenanceReport(
-            memories=self.memories,
-            owners=self.owners,
-            deleted={reason: dict(types) for reason, types in self._deleted.items()},
-            would_delete={reason: dict(types) for reason, types in self._would_delete.items()},
-            would_delete_ids={reason: tuple(ids) for reason, ids in self._ids.items()},
-            held=self.held,
-            summaries=self.summaries,
-            merged=self.merged,
-            insights=self.insights,
-            ended=self.ended,
-            failures=tuple(self._failures),
-            seconds=time.perf_counter() - self._started,
-        )
+async def note_time(state: SessionStates, key: str, at: datetime, *, ttl: timedelta) -> None:
+    """Note a time. Raises: UnavailableError."""
+    await state.put(OWN_SCOPE, key, at.isoformat().encode(), ttl=ttl)
 
 
 @dataclass(slots=True)
@@ -138,44 +118,40 @@ class Sweeper:
 
     def __init__(self, backends: Backends, *, deletion: DeletionService, config: AgeingConfig) -> None:
         self._reader, self._turn_log = backends.store, backends.turn_log
-        self._state, self._clock = backends.state, backends.clock
+        self._state, self._clock, self._observer = backends.state, backends.clock, backends.observer
         self._deletion, self._config = deletion, config
 
-    async def sweep(self, run: MaintenanceRun) -> list[tuple[Scope, int]]:
+    async def sweep(self, report: MaintenanceReport) -> list[tuple[Scope, int]]:
         """Evict what is due; returns each owner with the number of active memories.
 
-        Never raises for a part that is unavailable: the run's report names it.
+        Never raises for a part that is unavailable: the report names it.
         """
         now = self._clock.now()
         await self._deletion.purge_late_usage()
-        tallies = await self._tallies(run, now)
-        may_prune = await self._may_prune(run, now)
+        tallies = await self._tallies(report, now)
+        may_prune = await self._may_prune(report, now)
         failures = 0
         for tally in tallies:
             await asyncio.sleep(0)
-            try:
-                await self._sweep_owner(tally, run, now, may_prune=may_prune)
-            except UnavailableError as error:
-                run.failed(error)
-                failures += 1
-                if isinstance(error, StoreUnavailableError) or failures == _MAX_FAILURES:
-                    break
-            except Exception as error:  # noqa: BLE001 - one owner's data must not keep maintenance from the others
-                run.bugs.append(error)
-        await self._drop_ended(run)
+            work = self._sweep_owner(tally, report, now, may_prune=may_prune)
+            done = await isolated(work, report, self._observer)
+            failures += isinstance(done, UnavailableError)
+            if isinstance(done, StoreUnavailableError) or failures == _MAX_FAILURES:
+                break
+        await self._drop_ended(report)
         return [(tally.scope, tally.active) for tally in tallies]
 
-    async def enforce(self, scope: Scope, run: MaintenanceRun) -> None:
+    async def enforce(self, scope: Scope, report: MaintenanceReport) -> None:
         """Bring one owner's memories within the quota.
 
         Raises:
             UnavailableError: the store, the usage counts or the owner's lock are.
         """
-        run.deleted(await self._deletion.purge(scope, await self._over_quota(scope, self._clock.now())))
+        _count(report.deleted, await self._deletion.purge(scope, await self._over_quota(scope, self._clock.now())))
 
     # -- the pass ------------------------------------------------------------------------------------------------------
 
-    async def _tallies(self, run: MaintenanceRun, now: datetime) -> list[OwnerTally]:
+    async def _tallies(self, report: MaintenanceReport, now: datetime) -> list[OwnerTally]:
         tallies: dict[str, OwnerTally] = {}
         broken: dict[str, BaseException] = {}
         try:
@@ -187,25 +163,26 @@ class Sweeper:
                     owner = memory.scope.owner
                     scope = memory.scope.in_project("")
                     if (tally := tallies.get(owner)) is None:
-                        tally = tallies[owner] = OwnerTally(scope, await self._tombstones(scope, run))
+                        tally = tallies[owner] = OwnerTally(scope, await self._tombstones(scope, report))
                     try:
                         self._add(tally, memory, now)
                     except Exception as error:  # noqa: BLE001 - one owner's data must not keep maintenance from the others
                         broken[owner] = error
-                run.memories += len(batch)
+                report.memories += len(batch)
         except StoreUnavailableError as error:
             # Half a collection proves nothing.
-            run.failed(error)
+            report.failed(error.service.value)
             return []
-        run.owners = len(tallies)
-        run.bugs += broken.values()
+        report.owners = len(tallies)
+        for bug in broken.values():
+            self._observer.observe(WorkFailed(bug))
         return [tally for owner, tally in tallies.items() if owner not in broken]
 
-    async def _tombstones(self, scope: Scope, run: MaintenanceRun) -> Tombstones | None:
+    async def _tombstones(self, scope: Scope, report: MaintenanceReport) -> Tombstones | None:
         try:
             return await self._turn_log.tombstones(scope)
         except TurnLogError as error:
-            run.failed(error)
+            report.failed(error.service.value)
             return None
 
     def _add(self, tally: OwnerTally, memory: Memory, now: datetime) -> None:
@@ -231,27 +208,29 @@ class Sweeper:
 
     # -- one owner -----------------------------------------------------------------------------------------------------
 
-    async def _sweep_owner(self, tally: OwnerTally, run: MaintenanceRun, now: datetime, *, may_prune: bool) -> None:
+    async def _sweep_owner(
+        self, tally: OwnerTally, report: MaintenanceReport, now: datetime, *, may_prune: bool
+    ) -> None:
         purged = await self._deletion.purge(tally.scope, _due(tally))
-        run.deleted(purged)
-        unused = await self._unused(tally, run, now, may_prune=may_prune)
+        _count(report.deleted, purged)
+        unused = await self._unused(tally, report, now, may_prune=may_prune)
         if self._config.prune == "on":
             pruned = await self._deletion.purge(tally.scope, unused)
-            run.deleted(pruned)
+            _count(report.deleted, pruned)
             purged += pruned
         else:
-            run.would_delete(unused)
+            _note_unused(report, unused)
         if self._exceeds(tally, [each.memory for each in purged]):
-            run.deleted(await self._deletion.purge(tally.scope, await self._over_quota(tally.scope, now)))
+            _count(report.deleted, await self._deletion.purge(tally.scope, await self._over_quota(tally.scope, now)))
 
     async def _unused(
-        self, tally: OwnerTally, run: MaintenanceRun, now: datetime, *, may_prune: bool
+        self, tally: OwnerTally, report: MaintenanceReport, now: datetime, *, may_prune: bool
     ) -> list[EvictionCandidate]:
         """Of the memories that seem unused those without usage."""
         if not tally.unused:
             return []
         if not may_prune:
-            run.held += len(tally.unused)
+            report.held += len(tally.unused)
             return []
         usage = await self._usage(tally.scope, tally.unused)
         return [
@@ -283,27 +262,25 @@ class Sweeper:
 
     # -- the state store -----------------------------------------------------------------------------------------------
 
-    async def _may_prune(self, run: MaintenanceRun, now: datetime) -> bool:
+    async def _may_prune(self, report: MaintenanceReport, now: datetime) -> bool:
         """Whether usage has been counted for as long as pruning looks back.
 
         False in a new installation, and after the state store lost its data: every memory would look unused.
         """
         looks_back = timedelta(days=min(self._config.prune_after_days, _MAX_DAYS))
         try:
-            found = (await self._state.get(OWN_SCOPE, [_COUNTED_SINCE])).get(_COUNTED_SINCE)
-            since = datetime.fromisoformat(found.decode()) if found else now
-            value = since.isoformat().encode()
-            await self._state.put(OWN_SCOPE, _COUNTED_SINCE, value, ttl=looks_back + _COUNTED_TTL)
+            since = await noted_time(self._state, _COUNTED_SINCE) or now
+            await note_time(self._state, _COUNTED_SINCE, since, ttl=looks_back + _COUNTED_TTL)
         except UnavailableError as error:
-            run.failed(error)
+            report.failed(error.service.value)
             return False
         return now - since >= looks_back
 
-    async def _drop_ended(self, run: MaintenanceRun) -> None:
+    async def _drop_ended(self, report: MaintenanceReport) -> None:
         try:
-            run.ended = await self._state.sweep()
+            report.ended = await self._state.sweep()
         except UnavailableError as error:
-            run.failed(error)
+            report.failed(error.service.value)
 
 
 def _due(tally: OwnerTally) -> list[EvictionCandidate]:
@@ -317,6 +294,14 @@ def _due(tally: OwnerTally) -> list[EvictionCandidate]:
     return [*tally.candidates, *(EvictionCandidate(memory, EvictionReason.ORPHANED) for memory in orphaned)]
 
 
-def _count(counts: dict[str, Counter[str]], candidates: Iterable[EvictionCandidate]) -> None:
+def _count(counts: Counts, candidates: Iterable[EvictionCandidate]) -> None:
     for each in candidates:
-        counts.setdefault(each.reason.value, Counter())[each.memory.type.value] += 1
+        types = counts.setdefault(each.reason.value, {})
+        types[each.memory.type.value] = types.get(each.memory.type.value, 0) + 1
+
+
+def _note_unused(report: MaintenanceReport, unused: Sequence[EvictionCandidate]) -> None:
+    _count(report.would_delete, unused)
+    for each in unused:
+        known = report.would_delete_ids.get(each.reason.value, ())
+        report.would_delete_ids[each.reason.value] = (*known, each.memory.id)[:_MAX_IDS]

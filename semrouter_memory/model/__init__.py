@@ -1,4 +1,4 @@
-"""The values that cross module boundaries, frozen and without behaviour beyond their own fields. Pure.
+"""The values that cross module boundaries, frozen (but for the report that a run fills) and without behaviour beyond their own fields. Pure.
 
 Times are aware datetimes in UTC. Texts are user content: they never go into a log.
 """
@@ -23,6 +23,7 @@ from semrouter_memory.model.memories import (
     STATEMENTS,
     WITHIN,
     Candidate,
+    Counts,
     EmbeddedMemory,
     Episode,
     EvictionCandidate,

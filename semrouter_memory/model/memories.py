@@ -439,9 +439,12 @@ class EvictionCandidate:
     usage: Usage | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+Counts = dict[str, dict[str, int]]
+
+
+@dataclass(slots=True, kw_only=True)
 class MaintenanceReport:
-    """What a maintenance run did: what is logged and counted.
+    """What a maintenance run did so far; at its end it is logged and counted.
 
     Attributes:
         memories: how many were looked at, of how many `owners`; history included.
@@ -457,9 +460,9 @@ class MaintenanceReport:
 
     memories: int = 0
     owners: int = 0
-    deleted: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    would_delete: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    would_delete_ids: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    deleted: Counts = field(default_factory=dict)
+    would_delete: Counts = field(default_factory=dict)
+    would_delete_ids: dict[str, tuple[str, ...]] = field(default_factory=dict)
     held: int = 0
     summaries: int = 0
     insights: int = 0
@@ -467,3 +470,7 @@ class MaintenanceReport:
     ended: int = 0
     failures: tuple[str, ...] = ()
     seconds: float = 0.0
+
+    def failed(self, service: str) -> None:
+        """A part is unavailable."""
+        self.failures = tuple(dict.fromkeys((*self.failures, service)))

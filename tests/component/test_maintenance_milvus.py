@@ -7,8 +7,8 @@ import pytest
 
 from semrouter_memory.config import AgeingConfig, MilvusConfig
 from semrouter_memory.deletion.service import DeletionService
-from semrouter_memory.maintenance.sweep import MaintenanceRun, Sweeper
-from semrouter_memory.model import Scope, Tombstone
+from semrouter_memory.maintenance.sweep import Sweeper
+from semrouter_memory.model import MaintenanceReport, Scope, Tombstone
 from semrouter_memory.state.in_process import InProcessOwnerLocks
 from semrouter_memory.state.sqlite import SqliteStateStore
 from semrouter_memory.store.milvus import MilvusStore
@@ -51,16 +51,15 @@ async def test_a_sweep_deletes_from_milvus_what_it_judged_and_nothing_else(tmp_p
             locks=InProcessOwnerLocks(),
             clock=clock,
         )
-        run = MaintenanceRun()
+        report = MaintenanceReport()
         sweeper = Sweeper(backends, deletion=DeletionService(backends), config=config)
-        await sweeper.sweep(run)
+        await sweeper.sweep(report)
         left = {memory.id async for batch in store.scan() for memory in batch}
     finally:
         await store.close()
         state.close()
         turn_log.close()
     assert left == {"kept", "newer"}
-    report = run.report()
     assert {reason: sum(types.values()) for reason, types in report.deleted.items()} == {
         "expired": 1,
         "orphaned": 1,
