@@ -10,8 +10,9 @@ time, however short it is. An answer's lines are long; a stream of nothing but s
 million of them in a few kilobytes, is given up.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from semrouter_memory.codec.base import Answer, AnswerReader
 from semrouter_memory.codec.json_text import json_object
@@ -163,23 +164,54 @@ _SLICE_BYTES = 64 * 1024
 """What is read at once. A bound is noticed behind each slice, however much a decoder gave in one piece."""
 
 
-class AnswerStream(Protocol):
-    """Puts an answer together from the events of one API."""
+class AnswerStream(ABC):
+    """Puts an answer together from the events of one API; texts arrive in pieces, each under a key.
 
-    @property
-    def kept_bytes(self) -> int:
-        """How much of the answer is held."""
-        ...
+    Attributes:
+        kept_bytes: how much of the answer is held.
+    """
 
+    __slots__ = ("_model", "_response_id", "_texts", "kept_bytes")
+
+    def __init__(self) -> None:
+        # Bytes, because a list of one-token strings takes many times the memory of its characters.
+        self._texts: dict[tuple[int, ...], bytearray] = {}
+        self._response_id = ""
+        self._model = ""
+        self.kept_bytes = 0
+
+    @abstractmethod
     def add(self, name: str, event: dict[str, Any]) -> bool:
         """Take one event; False when it says that the answer failed."""
-        ...
 
+    @abstractmethod
     def done(self) -> None:
         """The stream came to its regular end."""
-        ...
 
-    def answer(self) -> Answer | None: ...
+    @abstractmethod
+    def answer(self) -> Answer | None:
+        """The answer so far."""
+
+    def _add_text(self, key: tuple[int, ...], piece: str) -> None:
+        """Append to the text under the key; "" makes the key known."""
+        text = self._texts.get(key)
+        if text is None:
+            text = self._texts[key] = bytearray()
+            self.kept_bytes += ENTRY_BYTES
+        before = len(text)
+        text += piece.encode("utf-8", "replace")
+        self.kept_bytes += len(text) - before
+
+    def _replace_text(self, key: tuple[int, ...], text: str) -> None:
+        """Put a text in the place of its pieces."""
+        if (pieces := self._texts.get(key)) is not None:
+            self.kept_bytes -= len(pieces)
+            pieces.clear()
+        self._add_text(key, text)
+
+    def _joined(self) -> list[tuple[tuple[int, ...], str]]:
+        """Keys and texts, in the order of the keys."""
+        return [(key, text.decode()) for key, text in sorted(self._texts.items())]
 
 
 Interpret: TypeAlias = Callable[[dict[str, Any]], Answer | None]
@@ -253,38 +285,6 @@ class EventStreamReader:
             self._failed = True
         elif body is not None:
             self._failed = self._failed or bool(body.get("error")) or not self._stream.add(event.name, body)
-
-
-class Texts:
-    """Texts that arrive in pieces, each under a key."""
-
-    __slots__ = ("_texts", "kept_bytes")
-
-    def __init__(self) -> None:
-        # Bytes, because a list of one-token strings takes many times the memory of its characters.
-        self._texts: dict[tuple[int, ...], bytearray] = {}
-        self.kept_bytes = 0
-
-    def add(self, key: tuple[int, ...], piece: str) -> None:
-        """Append to the text under the key; "" makes the key known."""
-        text = self._texts.get(key)
-        if text is None:
-            text = self._texts[key] = bytearray()
-            self.kept_bytes += ENTRY_BYTES
-        before = len(text)
-        text += piece.encode("utf-8", "replace")
-        self.kept_bytes += len(text) - before
-
-    def replace(self, key: tuple[int, ...], text: str) -> None:
-        """Put a text in the place of its pieces."""
-        if (pieces := self._texts.get(key)) is not None:
-            self.kept_bytes -= len(pieces)
-            pieces.clear()
-        self.add(key, text)
-
-    def joined(self) -> list[tuple[tuple[int, ...], str]]:
-        """Keys and texts, in the order of the keys."""
-        return [(key, text.decode()) for key, text in sorted(self._texts.items())]
 
 
 def parsed_object(data: bytes | bytearray) -> dict[str, Any] | None:

@@ -6,7 +6,7 @@ Reasoning (`reasoning_content`, `reasoning`, `<think>`) and refusals are no text
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from semrouter_memory.codec.answers import ENTRY_BYTES, Texts, reader_for
+from semrouter_memory.codec.answers import ENTRY_BYTES, AnswerStream, reader_for
 from semrouter_memory.codec.base import Answer, AnswerReader, Outline, ParsedRequest, ToolResult, strip_reasoning
 from semrouter_memory.codec.conversation import Call, Entry, Kind, converse, outline, results
 from semrouter_memory.codec.edit import (
@@ -57,24 +57,17 @@ def tool_name(call: dict[str, Any]) -> str:
     return string((mapping(call.get("function")) or mapping(call.get("custom"))).get("name"))
 
 
-class ChatStream:
-    """Same as `AnswerStream`, for chunks with `choices` that have a `delta` each."""
+class ChatStream(AnswerStream):
+    """Chunks with `choices` that have a `delta` each."""
 
-    __slots__ = ("_call_bytes", "_call_ids", "_calls", "_done", "_finished", "_model", "_response_id", "_texts")
+    __slots__ = ("_call_ids", "_calls", "_done", "_finished")
 
     def __init__(self) -> None:
-        self._texts = Texts()
+        super().__init__()
         self._calls: dict[tuple[int, int, str], str] = {}
         self._call_ids: dict[tuple[int, int], str] = {}
-        self._call_bytes = 0
         self._finished: set[int] = set()
         self._done = False
-        self._response_id = ""
-        self._model = ""
-
-    @property
-    def kept_bytes(self) -> int:
-        return self._texts.kept_bytes + self._call_bytes
 
     def add(self, name: str, event: dict[str, Any]) -> bool:  # noqa: ARG002 - chunks carry no event name
         self._response_id = self._response_id or string(event.get("id"))
@@ -82,7 +75,7 @@ class ChatStream:
         for choice in mappings(event.get("choices")):
             number = index(choice.get("index"))
             delta = mapping(choice.get("delta"))
-            self._texts.add((number,), text_of(delta.get("content"), joint=""))
+            self._add_text((number,), text_of(delta.get("content"), joint=""))
             for call in tool_calls(delta):
                 self._call(number, call)
             if choice.get("finish_reason"):
@@ -93,7 +86,7 @@ class ChatStream:
         self._done = True
 
     def answer(self) -> Answer | None:
-        choices = self._texts.joined()
+        choices = self._joined()
         if not choices:
             return None
         ((first,), _), *_ = choices
@@ -113,10 +106,10 @@ class ChatStream:
         key = (*position, call_id)
         if key not in self._calls:
             self._calls[key] = ""
-            self._call_bytes += ENTRY_BYTES + len(call_id)
+            self.kept_bytes += ENTRY_BYTES + len(call_id)
         if not self._calls[key]:
             self._calls[key] = tool_name(call)
-            self._call_bytes += len(self._calls[key])
+            self.kept_bytes += len(self._calls[key])
 
 
 _KINDS = {"user": Kind.USER, "assistant": Kind.ASSISTANT, "tool": Kind.RESULT, "function": Kind.RESULT}

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from semrouter_memory.codec.answers import ENTRY_BYTES, Texts, reader_for
+from semrouter_memory.codec.answers import ENTRY_BYTES, AnswerStream, reader_for
 from semrouter_memory.codec.base import Answer, AnswerReader, Outline, ParsedRequest, ToolResult, strip_reasoning
 from semrouter_memory.codec.conversation import Call, Entry, Kind, converse, outline, results
 from semrouter_memory.codec.edit import (
@@ -66,23 +66,16 @@ def call_name(item: dict[str, Any]) -> str:
     return string(item.get("name")) or string(item.get("type")).removesuffix("_call")
 
 
-class ResponsesStream:
-    """Same as `AnswerStream`, for typed events. The final response object is preferred over the pieces."""
+class ResponsesStream(AnswerStream):
+    """Typed events. The final response object is preferred over the pieces."""
 
-    __slots__ = ("_call_bytes", "_calls", "_ended", "_final", "_model", "_response_id", "_texts")
+    __slots__ = ("_calls", "_ended", "_final")
 
     def __init__(self) -> None:
-        self._texts = Texts()
+        super().__init__()
         self._calls: dict[int, str] = {}
-        self._call_bytes = 0
         self._final: Answer | None = None
         self._ended: bool | None = None
-        self._response_id = ""
-        self._model = ""
-
-    @property
-    def kept_bytes(self) -> int:
-        return self._texts.kept_bytes + self._call_bytes
 
     def add(self, name: str, event: dict[str, Any]) -> bool:
         response = mapping(event.get("response"))
@@ -90,9 +83,9 @@ class ResponsesStream:
         self._model = string(response.get("model")) or self._model
         match kind := string(event.get("type")) or name:
             case "response.output_text.delta":
-                self._texts.add(_place(event), string(event.get("delta")))
+                self._add_text(_place(event), string(event.get("delta")))
             case "response.output_text.done":
-                self._texts.replace(_place(event), string(event.get("text")))
+                self._replace_text(_place(event), string(event.get("text")))
             case "response.output_item.added" | "response.output_item.done":
                 self._item(index(event.get("output_index")), mapping(event.get("item")))
             case "response.completed" | "response.incomplete":
@@ -110,7 +103,7 @@ class ResponsesStream:
     def answer(self) -> Answer | None:
         if self._final is not None and (self._final.text or self._final.calls):
             return self._final
-        texts = self._texts.joined()
+        texts = self._joined()
         if not texts and not self._calls:
             return self._final
         # A cut stream, or a server that leaves the output out of its final object.
@@ -125,7 +118,7 @@ class ResponsesStream:
     def _item(self, position: int, item: dict[str, Any]) -> None:
         if position not in self._calls and string(item.get("type")) in CLIENT_CALLS:
             self._calls[position] = call_name(item)
-            self._call_bytes += ENTRY_BYTES + len(self._calls[position])
+            self.kept_bytes += ENTRY_BYTES + len(self._calls[position])
 
 
 def _place(event: dict[str, Any]) -> tuple[int, int]:

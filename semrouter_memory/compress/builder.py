@@ -100,7 +100,7 @@ class StateBuilder:
     async def _fold_held(
         self, claim: Claim, held: _Held, turns: Sequence[LoggedTurn], candidates: Sequence[Candidate]
     ) -> None:
-        key = record.session_key(claim.session_id)
+        key = record.Key.SESSION.of(claim.session_id)
         before = record.load((await self._store.get(claim.scope, [key])).get(key))
         states = _with_other_answers(before, (*claim.context, *claim.turns))
         # In a thread: counting the tokens of long texts takes time that recall does not have.
@@ -196,7 +196,7 @@ class StateBuilder:
         only when the note is still there afterwards: a deletion that comes later still takes what was written along.
         """
         held = _Held(
-            record.hold_key(claim.session_id), claim.token.encode(), await self._turn_log.tombstones(claim.scope)
+            record.Key.BUILDING.of(claim.session_id), claim.token.encode(), await self._turn_log.tombstones(claim.scope)
         )
         await self._store.put(claim.scope, held.key, held.token, ttl=self._ttl)
         return held

@@ -88,7 +88,7 @@ class Compressor:
             return before
         if len(turns) < self._config.min_turns:
             return Compression(reason=CompressionReason.TOO_SHORT)
-        keys = [record.transcript_key(turn.transcript_hash) for turn in turns]
+        keys = [record.Key.TRANSCRIPT.of(turn.transcript_hash) for turn in turns]
         found = await self._latest(
             request.scope, keys, deletions, lambda covered, at: covered.turns == turns[at - 1].number
         )
@@ -163,7 +163,7 @@ class Compressor:
         ids = [turn.id for turn in chain.answered]
         found = await self._latest(
             request.scope,
-            [record.turn_key(turn_id) for turn_id in ids],
+            [record.Key.TURN.of(turn_id) for turn_id in ids],
             deletions,
             lambda covered, at: covered.turns == at and covered.trail == chain.trail_of(at),
         )
@@ -196,13 +196,13 @@ class Compressor:
         return None
 
     async def _is_marked(self, scope: Scope, chain: StoredConversation) -> bool:
-        keys = [record.mark_key(session_id) for session_id in chain.sessions]
+        keys = [record.Key.MARK.of(session_id) for session_id in chain.sessions]
         return bool(keys) and bool(await self._store.get(_marks_of(scope), keys))
 
     async def _mark(self, scope: Scope, chain: StoredConversation) -> bool:
         try:
             for session_id in chain.sessions:
-                await self._store.put(_marks_of(scope), record.mark_key(session_id), b"1", ttl=_MARK_TTL)
+                await self._store.put(_marks_of(scope), record.Key.MARK.of(session_id), b"1", ttl=_MARK_TTL)
         except UnavailableError:
             return False
         return True

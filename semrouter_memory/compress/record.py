@@ -9,6 +9,7 @@ chain a request can be rebuilt.
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 import orjson
 from pydantic import TypeAdapter, ValidationError
@@ -80,33 +81,29 @@ def load(value: bytes | None) -> list[Covered]:
         return []
 
 
-def transcript_key(transcript_hash: str) -> str:
-    return f"{_PREFIX}:transcript:{transcript_hash}"
+class Key(StrEnum):
+    """What is stored of a conversation."""
 
+    TRANSCRIPT = "transcript"
+    """A state, by the hash of the transcript that it covers."""
+    TURN = "turn"
+    """A state, by the last turn that it covers, where no transcript is known."""
+    SESSION = "session"
+    """A session's states."""
+    BUILDING = "building"
+    """The note that a session's states are being built; a deletion of the project removes it as well."""
+    MARK = "mark"
+    """The note that chains of a session are compressed."""
 
-def turn_key(turn_id: str) -> str:
-    return f"{_PREFIX}:turn:{turn_id}"
-
-
-def session_key(session_id: str) -> str:
-    return f"{_PREFIX}:session:{session_id}"
-
-
-def hold_key(session_id: str) -> str:
-    """Key of the note that a session's state is being built; a deletion of the project removes it as well."""
-    return f"{_PREFIX}:building:{session_id}"
-
-
-def mark_key(session_id: str) -> str:
-    """Key of the note that chains of a session are compressed."""
-    return f"{_PREFIX}:mark:{session_id}"
+    def of(self, name: str) -> str:
+        return f"{_PREFIX}:{self}:{name}"
 
 
 def keys_of(covered: Covered) -> Iterator[str]:
     """The keys that a state is stored under."""
     if covered.hashes:
-        return (transcript_key(value) for value in covered.hashes[:_MAX_HASHES])
-    return iter((turn_key(covered.turn_id),))
+        return (Key.TRANSCRIPT.of(value) for value in covered.hashes[:_MAX_HASHES])
+    return iter((Key.TURN.of(covered.turn_id),))
 
 
 def predecessor(states: Sequence[Covered], turn: LoggedTurn) -> Covered | None:

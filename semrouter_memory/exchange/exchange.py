@@ -39,7 +39,6 @@ from semrouter_memory.exchange.turns import (
     compressible,
     may_be_compressed,
     recall_request,
-    request_facts,
     turn_of,
     turn_source,
 )
@@ -227,8 +226,15 @@ class Exchange:
             return self._go_without(policy.refusal)
         items = self._required_codec.items(parsed) if compression.enabled else None
         if policy.retain and self._handles_response:
-            facts = request_facts(self._headers, parsed.settings, memory, self._received_at, self._requester.agent)
-            self._source = turn_source(scope, facts, parsed, items)
+            self._source = turn_source(
+                scope,
+                parsed,
+                items,
+                headers=self._headers,
+                agent=self._requester.agent,
+                received_at=self._received_at,
+                config=memory,
+            )
         if self._protocol.observing:
             self._chunks.clear()
             self._parsed = None

@@ -8,7 +8,6 @@ import orjson
 
 from semrouter_memory.codec.base import (
     Answer,
-    BodySettings,
     Outline,
     ParsedRequest,
     continued_hash,
@@ -55,43 +54,18 @@ class ExchangeSettings:
     max_answer_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestFacts:
-    """What the request headers said that a turn keeps."""
-
-    request_id: str
-    idempotency_key: str
-    session: str
-    received_at: datetime
-    agent: str = ""
-    ends_session: bool = False
-
-
 @dataclass(frozen=True, slots=True)
 class TurnSource:
     """A request whose exchange becomes a turn when it ends well.
 
     Attributes:
-        items: what the request adds to a stored chain; None when they are not stored.
+        asked: the turn as far as the request tells it; its items are what the request adds to a stored chain, None when they
+            are not stored.
+        parsed: the request without its body.
     """
 
-    scope: Scope
-    facts: RequestFacts
+    asked: Turn
     parsed: ParsedRequest
-    items: tuple[Json, ...] | None = None
-
-
-def request_facts(
-    headers: Headers, body: BodySettings, config: MemoryConfig, received_at: datetime, agent: str
-) -> RequestFacts:
-    return RequestFacts(
-        request_id=headers.get("x-request-id"),
-        idempotency_key=headers.get("idempotency-key"),
-        session=headers.get(config.identity.session_header),
-        received_at=received_at,
-        agent=agent,
-        ends_session=ends_session(headers, body, config.identity, config.signals),
-    )
 
 
 def recall_request(
@@ -155,7 +129,16 @@ def compressible(request: RecallRequest, parsed: ParsedRequest, outline: Outline
     return replace(request, compressible=True, turns=tuple(turns))
 
 
-def turn_source(scope: Scope, facts: RequestFacts, parsed: ParsedRequest, items: tuple[Json, ...] | None) -> TurnSource:
+def turn_source(
+    scope: Scope,
+    parsed: ParsedRequest,
+    items: tuple[Json, ...] | None,
+    *,
+    headers: Headers,
+    agent: str,
+    received_at: datetime,
+    config: MemoryConfig,
+) -> TurnSource:
     """The parts of a request that are held until its answer has come; the body is not.
 
     Items are held of stored chains only, and not of a request that brings earlier answers along: one that repeats its
@@ -163,7 +146,25 @@ def turn_source(scope: Scope, facts: RequestFacts, parsed: ParsedRequest, items:
     """
     chained = parsed.stored_by_server and not parsed.conversation_id
     fresh = all(message.role is not Role.ASSISTANT for message in parsed.history)
-    return TurnSource(scope, facts, replace(parsed, body=None, entries=()), items if chained and fresh else None)
+    asked = Turn(
+        scope=scope,
+        hints=SessionHints(
+            explicit=headers.get(config.identity.session_header),
+            conversation_id=parsed.conversation_id,
+            previous_response_id=parsed.previous_response_id,
+        ),
+        user_texts=parsed.turn_texts,
+        assistant_text="",
+        observed_at=received_at,
+        request_id=headers.get("x-request-id"),
+        retry_of=headers.get("idempotency-key"),
+        model=parsed.model,
+        tools=parsed.tools,
+        agent=agent,
+        ends_session=ends_session(headers, parsed.settings, config.identity, config.signals),
+        items=items if chained and fresh else None,
+    )
+    return TurnSource(asked, replace(parsed, body=None, entries=()))
 
 
 def turn_of(source: TurnSource, answer: Answer) -> Turn | None:
@@ -175,7 +176,7 @@ def turn_of(source: TurnSource, answer: Answer) -> Turn | None:
     """
     if not answer.complete:
         return None
-    scope, facts, parsed = source.scope, source.facts, source.parsed
+    asked, parsed = source.asked, source.parsed
     chained = bool(parsed.previous_response_id or parsed.conversation_id)
     finished = bool(answer.text) and not answer.calls
     if not finished and not (answer.calls and answer.response_id and parsed.stored_by_server):
@@ -183,28 +184,17 @@ def turn_of(source: TurnSource, answer: Answer) -> Turn | None:
     if not parsed.turn_texts and not chained:
         return None
     history = history_hash(parsed.history)
-    return Turn(
-        scope=scope,
-        hints=SessionHints(
-            explicit=facts.session,
-            conversation_id=parsed.conversation_id,
-            previous_response_id=parsed.previous_response_id,
-            history_hash=history,
-        ),
-        user_texts=parsed.turn_texts,
+    return replace(
+        asked,
+        hints=replace(asked.hints, history_hash=history),
         assistant_text=answer.text if finished else "",
-        observed_at=facts.received_at,
-        request_id=facts.request_id,
-        retry_of=facts.idempotency_key,
         response_id=answer.response_id,
-        model=answer.model or parsed.model,
+        model=answer.model or asked.model,
         # A chained request shows only a part of its conversation: the hash of that part would name another one.
         transcript_hashes=_transcripts(history, parsed, answer) if finished and not chained else (),
-        tools=parsed.tools if finished else (*parsed.tools, *_called(answer)),
+        tools=asked.tools if finished else (*asked.tools, *_called(answer)),
         complete=finished,
-        agent=facts.agent,
-        ends_session=facts.ends_session,
-        items=_items(source, answer),
+        items=_items(asked, answer),
     )
 
 
@@ -213,10 +203,10 @@ def _called(answer: Answer) -> tuple[ToolUse, ...]:
     return tuple(ToolUse(name) for name in answer.calls if name)
 
 
-def _items(source: TurnSource, answer: Answer) -> tuple[Json, ...] | None:
-    if source.items is None or answer.items is None:
+def _items(asked: Turn, answer: Answer) -> tuple[Json, ...] | None:
+    if asked.items is None or answer.items is None:
         return None
-    items = (*source.items, *answer.items)
+    items = (*asked.items, *answer.items)
     return items if len(orjson.dumps(items)) <= MAX_ITEMS_BYTES else None
 
 

@@ -38,7 +38,7 @@ def _fact(turn: LoggedTurn, content: str) -> Candidate:
 
 
 def _state_after(world: World, turn: LoggedTurn) -> Covered | None:
-    key = record.transcript_key(turn.transcript_hashes[0]) if turn.transcript_hashes else record.turn_key(turn.id)
+    key = record.Key.TRANSCRIPT.of(turn.transcript_hashes[0]) if turn.transcript_hashes else record.Key.TURN.of(turn.id)
     return next(iter(record.load(world.values.get(("alice", "", key)))), None)
 
 

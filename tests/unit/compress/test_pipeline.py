@@ -249,7 +249,7 @@ async def test_a_chain_is_rebuilt_from_its_last_turns(world: World, make_turns: 
     assert result.items == _items(turns[6:])
     assert '"budget":"$300"' in result.text
     assert "question 8?" in "\n".join(result.statements)
-    assert ("alice", "\x00marks", record.mark_key("s1")) in world.values
+    assert ("alice", "\x00marks", record.Key.MARK.of("s1")) in world.values
 
 
 async def test_a_compressed_chain_without_state_is_rebuilt_whole(world: World, make_turns: MakeTurns) -> None:
@@ -361,7 +361,7 @@ async def test_a_step_of_another_chain_keeps_its_own_history(world: World, make_
     step = _chained("other", continues_loop=True)
 
     assert await _asked(world, step, first) == Compression(reason=CompressionReason.NO_STATE)
-    world.values["alice", "\x00marks", record.mark_key("s2")] = b"1"
+    world.values["alice", "\x00marks", record.Key.MARK.of("s2")] = b"1"
     for before in (first, Compression(reason=CompressionReason.NO_STATE)):
         assert (await _asked(world, step, before)).items == _items(others)
 
