@@ -1,17 +1,17 @@
 """Recall as it is wired for traffic, with the real turn log, writer and deletion, over whatever store a test brings."""
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import count
 from typing import Any, cast
 
 from semrouter_memory.app import pipelines
-from semrouter_memory.app.adapters import Adapters, ExternalModels, Store, memory_writer, owner_indexes_of
+from semrouter_memory.app.adapters import Adapters, ExternalModels, Store
 from semrouter_memory.app.management import new_memory_id
 from semrouter_memory.config import Config, MemoryConfig, OwnerIndexConfig
-from semrouter_memory.evaluation.running import PlayClock, models_of, played_adapters
+from semrouter_memory.evaluation.running import FailureRecorder, clock_of, models_of, played_adapters
 from semrouter_memory.exchange.turns import ExchangeSettings
 from semrouter_memory.manage.explaining import Explainer
 from semrouter_memory.manage.service import MemoryService
@@ -31,8 +31,7 @@ from semrouter_memory.model import (
 )
 from semrouter_memory.ports import Embedder
 from semrouter_memory.retain.redact import Redaction
-from semrouter_memory.state.in_process import InProcessOwnerVersions
-from semrouter_memory.store.milvus import MilvusStore
+from semrouter_memory.store.in_memory import InMemoryStore
 from tests.memory_service import memory_service
 
 ALICE = Scope("alice")
@@ -48,7 +47,7 @@ class Recalling:
     models: ExternalModels
 
     def __post_init__(self) -> None:
-        self.clock = cast("PlayClock", self.adapters.clock)
+        self.clock = clock_of(self.adapters)
         self.clock.time = NOW
         self._ids = count()
         self.recaller = pipelines.request_phase(self.config, self.adapters, self.models)
@@ -167,24 +166,8 @@ async def recalling(
     """
     # The limit of time is another test's; a busy machine must not decide this one.
     settings = Config().memory.recall.model_copy(update={"deadline_ms": 10_000, **recall})
-    config = Config().memory.model_copy(
-        update={"recall": settings, "owner_index": OwnerIndexConfig(enabled=at_hand), "data_dir": "none"}
-    )
-    errors: list[BaseException] = []
-    async with AsyncExitStack() as exits:
-        played = exits.enter_context(played_adapters(embedder))
-        models = await exits.enter_async_context(models_of(Config()))
-        versions = InProcessOwnerVersions()
-        behind = store or played.store
-        indexes = owner_indexes_of(config, behind, versions, clock=played.clock, on_error=errors.append)
-        exits.push_async_callback(indexes.close)
-        writer = memory_writer(behind, indexes, embedder)
-        adapters = replace(
-            played,
-            store=behind,
-            writer=writer,
-            owner_indexes=indexes if at_hand else None,
-            documents=behind.secondary("knowledge") if isinstance(behind, MilvusStore) else None,
-        )
+    config = Config().memory.model_copy(update={"recall": settings, "owner_index": OwnerIndexConfig(enabled=at_hand)})
+    store = store or InMemoryStore(dimension=embedder.dimension)
+    async with models_of(Config()) as models, played_adapters(embedder, config, store=store) as adapters:
         yield Recalling(adapters, config, models)
-    assert not errors
+    assert not cast("FailureRecorder", adapters.observer).failures

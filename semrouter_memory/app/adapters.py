@@ -97,11 +97,15 @@ async def connect(
     observer: Observer,
     arrived: Callable[[Scope, str], object],
     on_exit: AsyncExitStack,
+    clock: Clock | None = None,
+    embedder: Embedder | None = None,
+    store: Store | None = None,
 ) -> Adapters:
     """Connect everything.
 
     Args:
         arrived: called with turns that reached a shared log (scope, session id), so that this replica may claim them.
+        clock, embedder, store: in place of the system's clock, and of what is configured; the caller closes the store.
 
     Raises:
         ConfigurationError: a setting, file or schema does not fit.
@@ -113,22 +117,24 @@ async def connect(
     def failed(error: BaseException) -> None:
         observer.observe(WorkFailed(error))
 
-    embedder = await asyncio.to_thread(_embedder, memory, truncated)
+    clock = clock or SystemClock()
+    if embedder is None:
+        embedder = await asyncio.to_thread(_embedder, memory, truncated)
     await asyncio.to_thread(_make_directory, memory.directory)
-    clock = SystemClock()
     if memory.redis.url is None:
         sessions = await _in_files(memory, clock, on_exit)
     else:
         sessions = await _in_redis(memory, clock, observer, arrived, on_exit)
-    store = await _store(memory, embedder, observer, sessions, on_exit)
+    store = store or await _store(memory, embedder, observer, sessions, on_exit)
+    milvus = store if isinstance(store, MilvusStore) else None
     indexes = owner_indexes_of(memory, store, sessions.versions, clock=clock, on_error=failed)
     on_exit.push_async_callback(indexes.close)
     return Adapters(
         embedder=embedder,
         store=store,
-        collections=store.collections,
-        documents=store.secondary("knowledge"),
-        writer=memory_writer(store, indexes, embedder),
+        collections=milvus.collections if milvus else None,
+        documents=milvus.secondary("knowledge") if milvus else None,
+        writer=SplittingWriter(AnnouncingWriter(store, indexes, label=categories_of), embedder),
         owner_indexes=indexes if memory.owner_index.enabled else None,
         turn_log=sessions.turn_log,
         state=sessions.state,
@@ -239,11 +245,6 @@ def owner_indexes_of(
 ) -> IndexCache:
     """The cache of owner indexes. Writers need it even if recall does not use it: other replicas may cache indexes."""
     return IndexCache(store, versions, config=memory.owner_index, clock=clock, on_error=on_error, label=categories_of)
-
-
-def memory_writer(store: MemoryWriter, indexes: IndexCache, embedder: Embedder) -> MemoryWriter:
-    """Splits long memories, and announces writes to the indexes."""
-    return SplittingWriter(AnnouncingWriter(store, indexes, label=categories_of), embedder)
 
 
 class ExternalModels:

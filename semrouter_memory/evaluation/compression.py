@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import resources
-from typing import Any, cast
+from typing import Any
 
 import orjson
 from rich.console import Console
@@ -24,7 +24,7 @@ from semrouter_memory.evaluation.running import (
     TURN_TIME,
     EvalOptions,
     Learner,
-    PlayClock,
+    clock_of,
     patient,
     play_files,
     played_adapters,
@@ -46,6 +46,7 @@ from semrouter_memory.exchange.replies import NeedRecall, ReplaceBody
 from semrouter_memory.exchange.turns import ExchangeSettings
 from semrouter_memory.model import Json, RecallResult, Scope, Turn
 from semrouter_memory.ports import Embedder
+from semrouter_memory.store.in_memory import InMemoryStore
 
 LENGTHS = (20, 50, 100, 200, 1000)
 """Of the made conversations that are played by default."""
@@ -119,7 +120,7 @@ class CompressionRun:
         on = config.compression.model_copy(update={"enabled": True})
         memory = patient(config).model_copy(update={"compression": on})
         self._embedder = adapters.embedder
-        self._clock = cast("PlayClock", adapters.clock)
+        self._clock = clock_of(adapters)
         self._start = adapters.clock.now()
         self._settings = ExchangeSettings(memory, max_body_bytes=1 << 30, max_answer_bytes=1 << 20)
         self._learner = Learner(memory, adapters, models)
@@ -218,8 +219,9 @@ async def evaluate(options: EvalOptions, turns: Sequence[int]) -> None:
     """
 
     async def play(name: str, talks: Sequence[Talk], embedder: Embedder, models: ExternalModels) -> list[Measured]:
-        with played_adapters(embedder) as adapters:
-            run = CompressionRun(adapters, options.config.memory, models)
+        memory, store = options.config.memory, InMemoryStore(dimension=embedder.dimension)
+        async with played_adapters(embedder, memory, store=store) as adapters:
+            run = CompressionRun(adapters, memory, models)
             return [await run.play(talk) for talk in tracked(talks, name, total=len(talks))]
 
     made = [long_talk(count) for count in turns] if not options.files else []

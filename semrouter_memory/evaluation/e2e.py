@@ -27,13 +27,13 @@ from semrouter_memory.evaluation.retrieval_run import request_of
 from semrouter_memory.evaluation.running import (
     EvalOptions,
     Learner,
-    PlayClock,
+    clock_of,
     patient,
     play_files,
+    played_adapters,
     print_failures,
     share,
     table_of,
-    throwaway_adapters,
     tracked,
 )
 from semrouter_memory.lineage import all_memories
@@ -167,10 +167,10 @@ class EndToEndRun:
         memories: how many its users had.
     """
 
-    def __init__(self, adapters: Adapters, clock: PlayClock, config: MemoryConfig, models: ExternalModels) -> None:
+    def __init__(self, adapters: Adapters, config: MemoryConfig, models: ExternalModels) -> None:
         self._config = patient(config)
         self._adapters = adapters
-        self._clock = clock
+        self._clock = clock_of(adapters)
         self._learner = Learner(self._config, adapters, models)
         self._recaller = pipelines.request_phase(self._config, adapters, models)
         self._users = 0
@@ -219,8 +219,8 @@ async def evaluate(options: EvalOptions, *, misses: bool) -> None:
     memory = options.config.memory
 
     async def play(name: str, users: Sequence[EndToEndCase], embedder: Embedder, models: ExternalModels) -> EndToEndRun:
-        async with throwaway_adapters(embedder, memory) as (adapters, clock):
-            run = EndToEndRun(adapters, clock, memory, models)
+        async with played_adapters(embedder, memory) as adapters:
+            run = EndToEndRun(adapters, memory, models)
             await run.prepare()
             for user in tracked(users, name, total=len(users)):
                 run.judged += await run.play(user)

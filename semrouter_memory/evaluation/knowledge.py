@@ -14,7 +14,7 @@ from semrouter_memory.app import pipelines
 from semrouter_memory.app.adapters import Adapters, ExternalModels
 from semrouter_memory.config import MemoryConfig
 from semrouter_memory.errors import ConfigurationError
-from semrouter_memory.evaluation.running import EvalOptions, play_files, share, table_of, throwaway_adapters, tracked
+from semrouter_memory.evaluation.running import EvalOptions, play_files, played_adapters, share, table_of, tracked
 from semrouter_memory.knowledge.service import Upload
 from semrouter_memory.language.third_person import embedded_text
 from semrouter_memory.model import Hit, Json, OwnerKind, Scope
@@ -77,7 +77,7 @@ async def evaluate(options: EvalOptions) -> None:
     config = options.config.memory
 
     async def play(name: str, lines: Sequence[Paragraph], embedder: Embedder, _: ExternalModels) -> KnowledgeRun:
-        async with throwaway_adapters(embedder, config) as (adapters, _clock):
+        async with played_adapters(embedder, config) as adapters:
             measured = KnowledgeRun()
             await _add(lines, config, adapters, measured)
             for line in tracked(lines, name, total=len(lines)):

@@ -39,13 +39,13 @@ from semrouter_memory.evaluation.retrieval import (
 )
 from semrouter_memory.evaluation.running import (
     EvalOptions,
-    PlayClock,
+    clock_of,
     patient,
     play_files,
+    played_adapters,
     print_failures,
     share,
     table_of,
-    throwaway_adapters,
     tracked,
 )
 from semrouter_memory.exchange.policy import RouteSettings, policy_for
@@ -88,10 +88,10 @@ class RetrievalRun:
         models: the one with the role `memory_rewrite` takes part, where there is one.
     """
 
-    def __init__(self, adapters: Adapters, clock: PlayClock, config: MemoryConfig, models: ExternalModels) -> None:
+    def __init__(self, adapters: Adapters, config: MemoryConfig, models: ExternalModels) -> None:
         self._config = patient(config)
         self._adapters = adapters
-        self._clock = clock
+        self._clock = clock_of(adapters)
         self._models = models
         self._ids = count()
         self._owners = 0
@@ -249,8 +249,8 @@ async def evaluate(options: EvalOptions, *, plot: Path | None, sweep: bool) -> N
     swept: list[Swept] = []
 
     async def play(name: str, users: Sequence[RetrievalCase], embedder: Embedder, models: ExternalModels) -> Swept:
-        async with throwaway_adapters(embedder, memory) as (adapters, clock):
-            run = RetrievalRun(adapters, clock, memory, models)
+        async with played_adapters(embedder, memory) as adapters:
+            run = RetrievalRun(adapters, memory, models)
             owners = await run.store(name, users)
             asked = await run.ask(name, owners)
             points = await run.sweep(name, owners) if sweep or draw else {}

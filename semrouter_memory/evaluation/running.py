@@ -6,7 +6,7 @@ memory, or Milvus Lite; the clock is set by the evaluation, and background work 
 
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,8 +19,8 @@ from rich.table import Table
 from rich.text import Text
 
 from semrouter_memory.app import pipelines
-from semrouter_memory.app.adapters import Adapters, ExternalModels, Store, memory_writer, owner_indexes_of, recorder
-from semrouter_memory.config import Config, MemoryConfig, MilvusConfig
+from semrouter_memory.app.adapters import Adapters, ExternalModels, Store, connect
+from semrouter_memory.config import Config, MemoryConfig, RedisConfig
 from semrouter_memory.embedding import build
 from semrouter_memory.embedding.files import BUILT_MODEL, MODEL_FILE
 from semrouter_memory.embedding.onnx import OnnxEmbedder
@@ -30,12 +30,8 @@ from semrouter_memory.events import Event, ExchangeFailed, ExtractionFinished, T
 from semrouter_memory.learned.logistic import use_profile
 from semrouter_memory.model import Json, Scope, SessionHints, SessionKey, Turn
 from semrouter_memory.ports import Embedder
-from semrouter_memory.state.in_process import InProcessOwnerLocks, InProcessOwnerVersions
-from semrouter_memory.state.sqlite import SqliteStateStore
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.store.location import has_lite
-from semrouter_memory.store.milvus import MilvusStore
-from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
 
 T = TypeVar("T")
 CaseT = TypeVar("CaseT")
@@ -77,27 +73,34 @@ class FailureRecorder:
                 pass
 
 
-@contextmanager
-def played_adapters(embedder: Embedder) -> Iterator[Adapters]:
-    """Temporary adapters with a `PlayClock` and a `FailureRecorder`."""
-    clock = PlayClock()
-    store = InMemoryStore(dimension=embedder.dimension)
-    with (
-        TemporaryDirectory(prefix="semrouter-memory-") as name,
-        closing(SqliteTurnLog(Path(name) / "turns.db", clock=clock)) as turn_log,
-        closing(SqliteStateStore(Path(name) / "state.db", clock=clock)) as state,
-    ):
-        yield Adapters(
+@asynccontextmanager
+async def played_adapters(
+    embedder: Embedder, config: MemoryConfig, *, store: Store | None = None
+) -> AsyncIterator[Adapters]:
+    """The service's adapters on temporary files, with a `PlayClock` and a `FailureRecorder`.
+
+    Args:
+        store: None: Milvus Lite on a temporary file; without Milvus Lite, an exact search in memory.
+    """
+    async with AsyncExitStack() as exits:
+        directory = Path(exits.enter_context(TemporaryDirectory(prefix="semrouter-memory-")))
+        here = {"data_dir": directory, "redis": RedisConfig(), "milvus": config.milvus.model_copy(update=_NOWHERE)}
+        if store is None and not has_lite():
+            store = InMemoryStore(dimension=embedder.dimension)
+        yield await connect(
+            config.model_copy(update=here),
+            observer=FailureRecorder(),
+            arrived=lambda *_: None,
+            on_exit=exits,
+            clock=PlayClock(),
             embedder=embedder,
             store=store,
-            writer=store,
-            owner_indexes=None,
-            turn_log=turn_log,
-            state=state,
-            locks=InProcessOwnerLocks(),
-            clock=clock,
-            observer=FailureRecorder(),
         )
+
+
+def clock_of(adapters: Adapters) -> PlayClock:
+    """The clock that the evaluation sets."""
+    return cast("PlayClock", adapters.clock)
 
 
 def patient(config: MemoryConfig) -> MemoryConfig:
@@ -110,7 +113,7 @@ class Learner:
 
     def __init__(self, config: MemoryConfig, adapters: Adapters, models: ExternalModels) -> None:
         self._turn_log = adapters.turn_log
-        self._clock = cast("PlayClock", adapters.clock)
+        self._clock = clock_of(adapters)
         self._woken: list[SessionKey] = []
         self._retainer = pipelines.retainer(config, adapters, models, wake=self._woken.append)
 
@@ -143,46 +146,6 @@ def turn_of(scope: Scope, session: str, turn: CaseTurn, *, at: datetime) -> Turn
         observed_at=at,
         request_id=f"{session}-{at.isoformat()}",
     )
-
-
-@asynccontextmanager
-async def throwaway_adapters(embedder: Embedder, config: MemoryConfig) -> AsyncIterator[tuple[Adapters, PlayClock]]:
-    """The adapters with Milvus Lite on a temporary file; without Milvus Lite, an exact search in memory.
-
-    The owner index is used as configured.
-    """
-    async with AsyncExitStack() as exits:
-        played = exits.enter_context(played_adapters(embedder))
-        clock = cast("PlayClock", played.clock)
-        directory = Path(exits.enter_context(TemporaryDirectory(prefix="semrouter-memory-")))
-        store: Store = played.store
-        if has_lite():
-            here = config.milvus.model_copy(update=_NOWHERE)
-            store = await _lite(here, directory, played, exits)
-        versions = InProcessOwnerVersions()
-        indexes = owner_indexes_of(
-            config, store, versions, clock=clock, on_error=lambda error: played.observer.observe(WorkFailed(error))
-        )
-        exits.push_async_callback(indexes.close)
-        cached = indexes if config.owner_index.enabled else None
-        adapters = replace(
-            played, store=store, writer=memory_writer(store, indexes, played.embedder), owner_indexes=cached
-        )
-        documents = store.secondary("knowledge") if isinstance(store, MilvusStore) else None
-        yield replace(adapters, documents=documents), clock
-
-
-async def _lite(config: MilvusConfig, directory: Path, played: Adapters, exits: AsyncExitStack) -> MilvusStore:
-    store = MilvusStore(
-        config,
-        data_dir=directory,
-        fingerprint=played.embedder.fingerprint,
-        observer=played.observer,
-        recorder=recorder(),
-    )
-    await store.start()
-    exits.push_async_callback(store.close)
-    return store
 
 
 # -- commands ----------------------------------------------------------------------------------------------------------
@@ -249,10 +212,11 @@ def one_by_one(
 
     async def play(name: str, cases: Sequence[CaseT], embedder: Embedder, models: ExternalModels) -> list[OutcomeT]:
         outcomes = []
-        with played_adapters(embedder) as adapters:
+        store = InMemoryStore(dimension=embedder.dimension)
+        async with played_adapters(embedder, options.config.memory, store=store) as adapters:
             for number, case in enumerate(tracked(cases, name, total=len(cases)), start=1):
                 store = InMemoryStore(dimension=embedder.dimension)
-                own = replace(adapters, store=store, writer=store, observer=FailureRecorder())
+                own = replace(adapters, store=store, writer=store, owner_indexes=None, observer=FailureRecorder())
                 scope = Scope(f"user-{number}")
                 outcomes.append(await play_case(case, scope, own, options.config.memory, models))
         return outcomes

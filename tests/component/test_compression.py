@@ -74,9 +74,9 @@ def embedder(model_directory: Path) -> OnnxEmbedder:
 @pytest.fixture
 async def run(embedder: OnnxEmbedder) -> AsyncIterator[CompressionRun]:
     config = Config()
-    async with models_of(config) as models:
-        with played_adapters(embedder) as adapters:
-            yield CompressionRun(adapters, config.memory, models)
+    store = InMemoryStore(dimension=embedder.dimension)
+    async with models_of(config) as models, played_adapters(embedder, config.memory, store=store) as adapters:
+        yield CompressionRun(adapters, config.memory, models)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from semrouter_memory.app.management import new_memory_id
 from semrouter_memory.config import Config, EmbeddingConfig, ManagementConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.evaluation.retrieval_run import request_of
-from semrouter_memory.evaluation.running import Learner, PlayClock, models_of, throwaway_adapters
+from semrouter_memory.evaluation.running import Learner, clock_of, models_of, played_adapters
 from semrouter_memory.manage.importing import Imported
 from semrouter_memory.manage.portable import export_line
 from semrouter_memory.manage.schemas import StoreRequest
@@ -44,19 +44,19 @@ class Answering:
 class Installation:
     """One installation, with a user who talks and asks."""
 
-    def __init__(self, adapters: Adapters, clock: PlayClock, models: ExternalModels, model: Answering | None) -> None:
+    def __init__(self, adapters: Adapters, models: ExternalModels, model: Answering | None) -> None:
         recall = CONFIG.memory.recall.model_copy(update={"deadline_ms": 60_000})
         retain = CONFIG.memory.retain.model_copy(update={"episodes": False})
         memory = CONFIG.memory.model_copy(update={"recall": recall, "retain": retain, "extraction_batch_size": 1})
         if model is not None:
             models.of_role = lambda role: model if role == "memory_extraction" else None  # type: ignore[method-assign]
         self._memory = memory
-        self._adapters, self._clock = adapters, clock
+        self._adapters, self._clock = adapters, clock_of(adapters)
         self.user = ALICE
         self._learner = Learner(memory, adapters, models)
         self._recaller = pipelines.request_phase(memory, adapters, models)
         self.service = memory_service(
-            replace(adapters, clock=clock), new_id=new_memory_id, redact=redact, config=ManagementConfig()
+            adapters, new_id=new_memory_id, redact=redact, config=ManagementConfig()
         )
 
     async def say(self, text: str, *, session: str, answer: str = "Noted.") -> None:
@@ -92,9 +92,9 @@ def model() -> Answering | None:
 
 @pytest.fixture
 async def alice(embedder: OnnxEmbedder, model: Answering | None) -> AsyncIterator[Installation]:
-    async with models_of(CONFIG) as models, throwaway_adapters(embedder, CONFIG.memory) as (adapters, clock):
-        clock.time = SATURDAY
-        yield Installation(adapters, clock, models, model)
+    async with models_of(CONFIG) as models, played_adapters(embedder, CONFIG.memory) as adapters:
+        clock_of(adapters).time = SATURDAY
+        yield Installation(adapters, models, model)
 
 
 # -- a new value -------------------------------------------------------------------------------------------------------
@@ -200,9 +200,9 @@ async def test_an_export_and_import_keep_form_context_and_statements(
     await alice.say("my budget for the Hawaii trip is $10,000", session="a")
     await alice.say("actually it's 15,000 now", session="a")
     (now,) = await alice.memories()
-    async with models_of(CONFIG) as models, throwaway_adapters(embedder, CONFIG.memory) as (adapters, clock):
-        clock.time = SATURDAY + timedelta(days=9)
-        other = Installation(adapters, clock, models, None)
+    async with models_of(CONFIG) as models, played_adapters(embedder, CONFIG.memory) as adapters:
+        clock_of(adapters).time = SATURDAY + timedelta(days=9)
+        other = Installation(adapters, models, None)
         report = Imported()
         await other.service.importer.run(lambda _project: ALICE, _chunks(export_line(now)), report)
         (copy,) = await other.memories()

@@ -3,7 +3,6 @@
 import asyncio
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -21,7 +20,7 @@ from semrouter_memory.evaluation.retrieval_run import (
     asked_of,
     request_of,
 )
-from semrouter_memory.evaluation.running import PlayClock, models_of, played_adapters, throwaway_adapters
+from semrouter_memory.evaluation.running import PlayClock, clock_of, models_of, played_adapters
 from semrouter_memory.model import Hit, Message, Reason, RecallResult, Role, Scope, Vector
 from semrouter_memory.ports import Embedder
 from semrouter_memory.store.in_memory import InMemoryStore
@@ -40,22 +39,25 @@ def user(*memories: tuple[str, str | None], queries: Sequence[dict[str, Any]] = 
     return case_of(RetrievalCase, {"user": "same name", "memories": known, "queries": asked})
 
 
+def in_memory() -> InMemoryStore:
+    return InMemoryStore(dimension=HashedEmbedder().dimension)
+
+
 async def stored(*users: RetrievalCase) -> list[Owner]:
     config = Config()
-    async with models_of(config) as models:
-        with played_adapters(HashedEmbedder()) as adapters:
-            return await RetrievalRun(adapters, PlayClock(), config.memory, models).store("set", users)
+    adapters_of = played_adapters(HashedEmbedder(), config.memory, store=in_memory())
+    async with models_of(config) as models, adapters_of as adapters:
+        return await RetrievalRun(adapters, config.memory, models).store("set", users)
 
 
 async def played(
     memory: MemoryConfig, *users: RetrievalCase, embedder: Embedder | None = None
 ) -> tuple[list[Asked], dict[float, Figures], PlayClock]:
-    clock = PlayClock()
-    async with models_of(Config()) as models:
-        with played_adapters(embedder or HashedEmbedder()) as adapters:
-            run = RetrievalRun(replace(adapters, clock=clock), clock, memory, models)
-            owners = await run.store("set", users)
-            return await run.ask("set", owners), await run.sweep("set", owners), clock
+    adapters_of = played_adapters(embedder or HashedEmbedder(), memory, store=in_memory())
+    async with models_of(Config()) as models, adapters_of as adapters:
+        run = RetrievalRun(adapters, memory, models)
+        owners = await run.store("set", users)
+        return await run.ask("set", owners), await run.sweep("set", owners), clock_of(adapters)
 
 
 async def test_stored_ids_sort_in_the_order_of_the_file() -> None:
@@ -162,18 +164,17 @@ async def test_a_memory_that_two_searches_found_ranks_once_where_it_was_first() 
 async def test_without_milvus_lite_an_exact_search_stands_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "milvus_lite", None)
     memory = Config().memory.model_copy(update={"owner_index": OwnerIndexConfig(enabled=False)})
-    async with throwaway_adapters(HashedEmbedder(), memory) as (adapters, clock):
+    async with played_adapters(HashedEmbedder(), memory) as adapters:
         assert isinstance(adapters.store, InMemoryStore)
         assert adapters.owner_indexes is None
-        assert adapters.clock is clock
 
 
 async def test_active_users_memories_are_indexed_as_in_traffic(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "milvus_lite", None)
     told = user((TEA, MARCH), queries=[{"text": "my favourite tea?", "gold": ["m1"]}])
     config = Config()
-    async with models_of(config) as models, throwaway_adapters(HashedEmbedder(), config.memory) as (adapters, clock):
-        run = RetrievalRun(adapters, clock, config.memory, models)
+    async with models_of(config) as models, played_adapters(HashedEmbedder(), config.memory) as adapters:
+        run = RetrievalRun(adapters, config.memory, models)
         await run.ask("set", await run.store("set", [told]))
         assert adapters.owner_indexes is not None
         assert adapters.owner_indexes.owners == 1
