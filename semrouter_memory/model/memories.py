@@ -248,10 +248,14 @@ class Memory:
         Args:
             now: the system's time.
         """
-        plain = {key: value for key, value in self.metadata.items() if key != ASSERTED_AT}
-        if time <= now:
-            return replace(self, observed_at=time, metadata=plain)
-        return replace(self, observed_at=now, metadata={**plain, ASSERTED_AT: time.isoformat()})
+        noted = self.noting({ASSERTED_AT: None if time <= now else time.isoformat()})
+        return replace(noted, observed_at=min(time, now))
+
+    def noting(self, values: Mapping[str, Json]) -> "Memory":
+        """The memory with these values in its metadata; None takes a name out."""
+        metadata = {**self.metadata, **values}
+        gone = {name for name, value in values.items() if value is None}
+        return replace(self, metadata={name: value for name, value in metadata.items() if name not in gone})
 
     def ids(self, name: str) -> tuple[str, ...]:
         """Ids in the metadata under that name, which an import may have filled with anything; else none."""

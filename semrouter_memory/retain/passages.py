@@ -114,16 +114,12 @@ class SplittingWriter:
             overlap=_OVERLAP_TOKENS,
             count=self._embedder.passage_tokens,
         )
-        whole = _counted(memory, len(found))
-        metadata = {name: value for name, value in whole.metadata.items() if name not in _OF_THE_WHOLE}
-        return [
-            replace(whole, content=each.text, passage=number, metadata=metadata) for number, each in enumerate(found, 1)
-        ]
+        part = _counted(memory, len(found)).noting(dict.fromkeys(_OF_THE_WHOLE))
+        return [replace(part, content=each.text, passage=number) for number, each in enumerate(found, 1)]
 
 
 def _counted(memory: Memory, passages: int) -> Memory:
-    plain = {name: value for name, value in memory.metadata.items() if name != PASSAGE_COUNT}
-    return replace(memory, metadata={**plain, PASSAGE_COUNT: passages} if passages else plain)
+    return memory.noting({PASSAGE_COUNT: passages or None})
 
 
 def _emptied(memory: Memory, passages: int) -> list[Memory]:

@@ -160,11 +160,9 @@ def _quotes(of: Iterable[Memory], known: Sequence[Memory]) -> list[Memory]:
 def marked(memory: Memory, newer: Memory) -> Memory:
     """A quote of which a part has changed since the newer memory was said."""
     known = [each for each in memory.outdated_by if each != newer.id]
-    return replace(memory, metadata={**memory.metadata, OUTDATED_BY: [*known, newer.id][-_MAX_OUTDATED:]})
+    return memory.noting({OUTDATED_BY: [*known, newer.id][-_MAX_OUTDATED:]})
 
 
 def unmarked(memory: Memory, gone: Collection[str]) -> Memory:
     """Same as before these newer memories were said."""
-    known = [each for each in memory.outdated_by if each not in gone]
-    plain = {key: value for key, value in memory.metadata.items() if key != OUTDATED_BY}
-    return replace(memory, metadata={**plain, OUTDATED_BY: known} if known else plain)
+    return memory.noting({OUTDATED_BY: [each for each in memory.outdated_by if each not in gone] or None})

@@ -24,6 +24,7 @@ from semrouter_memory.model import (
 _MAX_SOURCES = 20
 """Bound on a memory's turn ids; the newest stay."""
 _MAX_CONTRADICTED = 20
+_UNFLAGGED = {"flagged": None, "contradicts": None}
 _MAX_REPLACED = 50
 """Bound on the turn ids of replaced memories; the newest stay."""
 
@@ -62,8 +63,7 @@ class RowFactory:
     def promoted(self, memory: Memory) -> Memory:
         """A session's memory as the owner's own."""
         lifetime = self._lifetimes.get(memory.type)
-        plain = {key: value for key, value in memory.metadata.items() if key != WITHIN}
-        return replace(memory, metadata=plain, expires_at=memory.observed_at + lifetime if lifetime else None)
+        return replace(memory.noting({WITHIN: None}), expires_at=memory.observed_at + lifetime if lifetime else None)
 
     def confirmed(self, known: Memory, candidate: Candidate, *, now: datetime) -> Memory:
         """A memory that was said again: deleting it must reach these turns too. Unchanged when they are known already."""
@@ -71,11 +71,10 @@ class RowFactory:
         added = [turn_id for turn_id in candidate.turn_ids if turn_id not in sources]
         if not added:
             return known
-        metadata = {**known.metadata, "turn_ids": [*sources, *added][-_MAX_SOURCES:]}
+        confirmed = replace(known.noting({"turn_ids": [*sources, *added][-_MAX_SOURCES:]}), updated_at=now)
         if known.superseded_at is not None:
-            return replace(known, updated_at=now, metadata=metadata)
-        confirmations = _count(known.metadata.get("confirmations")) + 1
-        confirmed = replace(known, updated_at=now, metadata={**metadata, "confirmations": confirmations})
+            return confirmed
+        confirmed = confirmed.noting({"confirmations": known.confirmations + 1})
         if candidate.observed_at <= known.asserted_at:
             return confirmed
         again = confirmed.asserted(candidate.observed_at, now=now)
@@ -94,10 +93,9 @@ class RowFactory:
 
     def superseded(self, old: Memory, newer: Memory, *, now: datetime) -> Memory:
         """As history: it held until the newer one was said. `updated_at` tells when that was learned."""
-        plain = {key: value for key, value in old.metadata.items() if key not in {"flagged", "contradicts"}}
         # Their dates may be in no order where the clock was set back in between.
         until = max(old.observed_at, newer.observed_at)
-        return replace(old, superseded_at=until, superseded_by=newer.id, updated_at=now, metadata=plain)
+        return replace(old.noting(_UNFLAGGED), superseded_at=until, superseded_by=newer.id, updated_at=now)
 
     def replacing(self, new: Memory, old: Sequence[Memory]) -> Memory:
         """The newer memory, with the turns in which it was said otherwise: what retells these is out of date.
@@ -105,15 +103,14 @@ class RowFactory:
         It is pinned in the place of a pinned one. Without a category it takes that of the newest memory that has one.
         """
         if any(each.pinned for each in old):
-            new = replace(new, expires_at=None, metadata={**new.metadata, PINNED: True})
+            new = replace(new.noting({PINNED: True}), expires_at=None)
         given = (each.metadata.get(CATEGORY) for each in sorted(old, key=lambda each: each.said_at, reverse=True))
         category = new.metadata.get(CATEGORY) or next(filter(None, given), None)
         if category:
-            new = replace(new, metadata={**new.metadata, CATEGORY: category})
+            new = new.noting({CATEGORY: category})
         turns = [turn_id for each in old for turn_id in (*each.ids("replaces"), *each.ids("turn_ids"))]
         known = [*new.ids("replaces"), *turns]
-        metadata = {**new.metadata, "replaces": list(dict.fromkeys(known))[-_MAX_REPLACED:]}
-        return replace(new, metadata=metadata) if turns else new
+        return new.noting({"replaces": list(dict.fromkeys(known))[-_MAX_REPLACED:]}) if turns else new
 
     def flagged(self, new: Memory, known: Sequence[Memory], *, now: datetime) -> list[Memory]:
         """The new memory and those that it contradicts, each with the other's id."""
@@ -125,10 +122,7 @@ class RowFactory:
     def unflagged(self, memory: Memory, gone: set[str], *, now: datetime) -> Memory:
         """A memory some of whose contradictions are decided."""
         left = [other for other in contradicted(memory) if other not in gone]
-        plain = {key: value for key, value in memory.metadata.items() if key not in {"flagged", "contradicts"}}
-        return replace(
-            memory, updated_at=now, metadata={**plain, "flagged": True, "contradicts": left} if left else plain
-        )
+        return replace(memory.noting({"flagged": True, "contradicts": left} if left else _UNFLAGGED), updated_at=now)
 
 
 def _id(scope: Scope, candidate: Candidate) -> str:
@@ -162,11 +156,4 @@ def contradicted(memory: Memory) -> tuple[str, ...]:
 
 def _contradicting(memory: Memory, others: Sequence[str]) -> Memory:
     known = [other for other in contradicted(memory) if other not in others]
-    return replace(
-        memory,
-        metadata={**memory.metadata, "flagged": True, "contradicts": [*known, *others][-_MAX_CONTRADICTED:]},
-    )
-
-
-def _count(value: Json) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+    return memory.noting({"flagged": True, "contradicts": [*known, *others][-_MAX_CONTRADICTED:]})
