@@ -10,7 +10,7 @@ turns it was shown, and every fact that the rules know stays, unless the answer 
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from semrouter_memory.codec.base import json_values, strip_block
@@ -41,15 +41,6 @@ _MAX_COUNTED_CHARS = 20_000
 """Of one text; what is longer is counted by its beginning."""
 _MANY_TURNS = 10_000
 """The number in the block takes a token or two."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """The note that a state is being built, and what its owner had deleted when that began."""
-
-    key: str
-    token: bytes
-    deletions: Tombstones
 
 
 class StateBuilder:
@@ -89,16 +80,16 @@ class StateBuilder:
             self._observer.observe(WorkFailed(error))
 
     async def _fold(self, claim: Claim, turns: Sequence[LoggedTurn], candidates: Sequence[Candidate]) -> None:
-        held = await self._hold(claim)
+        deletions = await self._hold(claim)
         # A conversation with such a turn goes up whole from there on.
-        lasting = [turn for turn in turns if not held.deletions.erases(turn.observed_at)]
+        lasting = [turn for turn in turns if not deletions.erases(turn.observed_at)]
         try:
-            await self._fold_held(claim, held, lasting, candidates)
+            await self._fold_held(claim, deletions, lasting, candidates)
         finally:
-            await self._store.drop(claim.scope, [held.key])
+            await self._store.drop(claim.scope, [record.Key.BUILDING.of(claim.session_id)])
 
     async def _fold_held(
-        self, claim: Claim, held: _Held, turns: Sequence[LoggedTurn], candidates: Sequence[Candidate]
+        self, claim: Claim, deletions: Tombstones, turns: Sequence[LoggedTurn], candidates: Sequence[Candidate]
     ) -> None:
         key = record.Key.SESSION.of(claim.session_id)
         before = record.load((await self._store.get(claim.scope, [key])).get(key))
@@ -110,7 +101,7 @@ class StateBuilder:
         stays = False
         try:
             await self._write(claim, key, before, states)
-            stays = await self._all_survive(claim, turns) and await self._is_held(claim, held)
+            stays = await self._all_survive(claim, turns) and await self._is_held(claim, deletions)
         finally:
             gone = {name for old in before for name in record.keys_of(old)}
             if stays:
@@ -189,21 +180,21 @@ class StateBuilder:
 
     # -- keeping -------------------------------------------------------------------------------------------------------
 
-    async def _hold(self, claim: Claim) -> _Held:
-        """Note that the state is being built, before anything of it is read.
+    async def _hold(self, claim: Claim) -> Tombstones:
+        """Note that the state is being built, before anything of it is read; returns what its owner has deleted by then.
 
         A deletion writes its tombstone first and forgets the project's values then, this note among them. So what is written stays
         only when the note is still there afterwards: a deletion that comes later still takes what was written along.
         """
-        held = _Held(
-            record.Key.BUILDING.of(claim.session_id), claim.token.encode(), await self._turn_log.tombstones(claim.scope)
-        )
-        await self._store.put(claim.scope, held.key, held.token, ttl=self._ttl)
-        return held
+        deletions = await self._turn_log.tombstones(claim.scope)
+        key = record.Key.BUILDING.of(claim.session_id)
+        await self._store.put(claim.scope, key, claim.token.encode(), ttl=self._ttl)
+        return deletions
 
-    async def _is_held(self, claim: Claim, held: _Held) -> bool:
-        found = (await self._store.get(claim.scope, [held.key])).get(held.key)
-        return found == held.token and await self._turn_log.tombstones(claim.scope) == held.deletions
+    async def _is_held(self, claim: Claim, deletions: Tombstones) -> bool:
+        key = record.Key.BUILDING.of(claim.session_id)
+        found = (await self._store.get(claim.scope, [key])).get(key)
+        return found == claim.token.encode() and await self._turn_log.tombstones(claim.scope) == deletions
 
     async def _all_survive(self, claim: Claim, turns: Sequence[LoggedTurn]) -> bool:
         return {turn.id for turn in turns} <= await self._turn_log.surviving(claim)
