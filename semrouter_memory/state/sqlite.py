@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from semrouter_memory.databases import micros, moment, pack
 from semrouter_memory.databases.sqlite_connections import is_new
@@ -65,20 +66,13 @@ class SqliteStateStore:
     # -- values --------------------------------------------------------------------------------------------------------
 
     async def get(self, scope: Scope, keys: Sequence[str]) -> Mapping[str, bytes]:
-        now = micros(self._clock.now())
-
-        def read() -> dict[str, bytes]:
-            found = {}
-            for key in keys:
-                row = self._database.reading.execute(
-                    "SELECT value FROM state WHERE owner = ? AND project_id = ? AND key = ? AND ends_at > ?",
-                    (pack(scope.owner), pack(scope.project_id), pack(key), now),
-                ).fetchone()
-                if row:
-                    found[key] = row[0]
-            return found
-
-        return await self._database.run("get", read, thread="reading")
+        owner, project_id, now = pack(scope.owner), pack(scope.project_id), micros(self._clock.now())
+        found = await self._read(
+            "get",
+            "SELECT value FROM state WHERE owner = ? AND project_id = ? AND key = ? AND ends_at > ?",
+            {key: (owner, project_id, pack(key), now) for key in keys},
+        )
+        return {key: row[0] for key, row in found.items()}
 
     async def put(self, scope: Scope, key: str, value: bytes, *, ttl: timedelta) -> None:
         row = (pack(scope.owner), pack(scope.project_id), pack(key), micros(self._clock.now() + ttl), value)
@@ -103,18 +97,12 @@ class SqliteStateStore:
         )
 
     async def usage(self, scope: Scope, memory_ids: Sequence[str]) -> Mapping[str, Usage]:
-        def read() -> dict[str, Usage]:
-            found = {}
-            for memory_id in memory_ids:
-                row = self._database.reading.execute(
-                    "SELECT access_count, last_accessed_at FROM usage WHERE owner = ? AND memory_id = ?",
-                    (pack(scope.owner), pack(memory_id)),
-                ).fetchone()
-                if row:
-                    found[memory_id] = Usage(row[0], moment(row[1]))
-            return found
-
-        return await self._database.run("usage", read, thread="reading")
+        found = await self._read(
+            "usage",
+            "SELECT access_count, last_accessed_at FROM usage WHERE owner = ? AND memory_id = ?",
+            {memory_id: (pack(scope.owner), pack(memory_id)) for memory_id in memory_ids},
+        )
+        return {memory_id: Usage(count, moment(last)) for memory_id, (count, last) in found.items()}
 
     async def drop_usage(self, scope: Scope, memory_ids: Sequence[str]) -> None:
         await self._write(
@@ -163,6 +151,18 @@ class SqliteStateStore:
     def close(self) -> None:
         """Let the threads end what they were asked for, then close the file."""
         self._database.close()
+
+    async def _read(
+        self, operation: str, statement: str, arguments: Mapping[str, tuple[object, ...]]
+    ) -> dict[str, tuple[Any, ...]]:
+        """The row that is found with each of the arguments, where there is one."""
+
+        def read() -> dict[str, tuple[Any, ...]]:
+            execute = self._database.reading.execute
+            rows = {name: execute(statement, each).fetchone() for name, each in arguments.items()}
+            return {name: row for name, row in rows.items() if row}
+
+        return await self._database.run(operation, read, thread="reading")
 
     async def _write(self, operation: str, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
         if rows:

@@ -12,7 +12,7 @@ from semrouter_memory.model import Appended, PendingSession, Scope, Turn
 from semrouter_memory.ports import Clock
 from semrouter_memory.turn_log.digests import Digests
 from semrouter_memory.turn_log.log import StoredTurnLog
-from semrouter_memory.turn_log.sqlite.rows import Contents, SqliteRows
+from semrouter_memory.turn_log.sqlite.rows import SqliteRows
 from semrouter_memory.turn_log.storage import Decision, LogRows, completed
 from semrouter_memory.turn_log.tombstones import OwnerTombstones
 
@@ -44,7 +44,6 @@ class SqliteTurnLog(StoredTurnLog):
             SqliteRows(connection, self._digests, self._times)
             for connection in (self._database.local, self._database.background, self._database.reading)
         )
-        self._contents = Contents(self._database.background)
         self._times.pass_deletion(self._read("latest time", lambda rows: rows.latest_time()))
 
     # -- the storage ---------------------------------------------------------------------------------------------------
@@ -103,10 +102,10 @@ class SqliteTurnLog(StoredTurnLog):
         """
         # At first, what an earlier compaction did not get to.
         await self._migrate()
-        await self._database.write("compact", self._contents.switch_table, commits=BATCH_COMMITS)
+        await self._database.write("compact", self._background.switch_table, commits=BATCH_COMMITS)
         await self._migrate()
         await self._database.erase_in_time()
 
     async def _migrate(self) -> None:
-        while await self._database.write("compact", self._contents.migrate_batch, commits=BATCH_COMMITS):
+        while await self._database.write("compact", self._background.migrate_batch, commits=BATCH_COMMITS):
             pass

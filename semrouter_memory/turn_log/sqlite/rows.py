@@ -39,64 +39,6 @@ _MIGRATE_BATCH = 32
 """Turns that one transaction of a compaction migrates, so that appends never wait long for it."""
 
 
-class Contents:
-    """Reads and writes contents through one connection."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-
-    def insert(self, sequence: int, content: Content) -> None:
-        (table,) = self._connection.execute("SELECT contents FROM counters").fetchone()
-        self._connection.execute(
-            f"INSERT INTO contents_{table} VALUES (?, ?, ?)",  # noqa: S608 - constants
-            (sequence, content.user_value(), content.answer_value()),
-        )
-
-    def get(self, sequences: Iterable[int]) -> dict[int, Content]:
-        return {each: content for each in sequences if (content := self._get(each)) is not None}
-
-    def _get(self, sequence: int) -> Content | None:
-        for table in _TABLES:
-            select = f"SELECT user, answer FROM {table} WHERE turn = ?"  # noqa: S608 - constants
-            if row := self._connection.execute(select, (sequence,)).fetchone():
-                return Content.of_values(*row)
-        return None
-
-    def erase(self, sequences: Iterable[int], *, user_texts: bool) -> None:
-        """Erase the answers of these turns, with or without the user's own words."""
-        own = ", user = ?2" if user_texts else ""
-        arguments = [(sequence, ERASED)[: 1 + user_texts] for sequence in sequences]
-        for table in _TABLES:
-            self._connection.executemany(f"UPDATE {table} SET answer = NULL{own} WHERE turn = ?1", arguments)  # noqa: S608 - constants
-
-    # -- compaction ----------------------------------------------------------------------------------------------------
-
-    def switch_table(self) -> None:
-        """From now on new turns go to the other table."""
-        self._connection.execute("UPDATE counters SET contents = 1 - contents")
-
-    def migrate_batch(self) -> bool:
-        """Move some turns to the table that takes the new ones; the last time, overwrite the emptied table.
-
-        Returns:
-            Whether there is more to move.
-        """
-        (current,) = self._connection.execute("SELECT contents FROM counters").fetchone()
-        old, new = f"contents_{1 - current}", f"contents_{current}"
-        rows = self._connection.execute(f"SELECT turn FROM {old} ORDER BY turn LIMIT ?", (_MIGRATE_BATCH,)).fetchall()  # noqa: S608 - a constant
-        if not rows:
-            # The last page is the table's own and stays; without a condition, SQLite overwrites all of it.
-            self._connection.execute(f"DELETE FROM {old}")  # noqa: S608 - a constant
-            return False
-        (last,) = rows[-1]
-        self._connection.execute(
-            f"INSERT INTO {new} SELECT * FROM {old} WHERE turn <= ?",  # noqa: S608 - constants
-            (last,),
-        )
-        self._connection.execute(f"DELETE FROM {old} WHERE turn <= ?", (last,))  # noqa: S608 - a constant
-        return True
-
-
 _HIGHEST = 2**62
 _OF_SESSION = "session = (SELECT key FROM sessions WHERE id = ?)"
 
@@ -110,7 +52,6 @@ class SqliteRows:
 
     def __init__(self, connection: sqlite3.Connection, digests: Digests, times: HybridClock) -> None:
         self._connection = connection
-        self._contents = Contents(connection)
         self._times = times
         self._none = None, OwnerTombstones(content_hash=digests.content_hash)
         self._tombstones: TombstoneCache = LRUCache(CACHED_OWNERS)
@@ -138,7 +79,8 @@ class SqliteRows:
         return self._turns(condition, bytes.fromhex(key), MAX_SHARED)
 
     async def contents(self, rows: Sequence[TurnRow]) -> dict[int, Content]:
-        return self._contents.get(row.sequence for row in rows)
+        found = {row.sequence: self._content(row.sequence) for row in rows}
+        return {sequence: content for sequence, content in found.items() if content is not None}
 
     async def listed(
         self, owner: str | None, states: frozenset[TurnState] | None, *, before: int, limit: int
@@ -212,7 +154,7 @@ class SqliteRows:
                 "INSERT INTO turns VALUES (?, (SELECT key FROM sessions WHERE id = ?), ?, ?, ?)",
                 (row.sequence, row.session_id, row.state, row.kept_since, turn_value(row)),
             )
-            self._contents.insert(row.sequence, content)
+            self._insert_content(row.sequence, content)
         for row in changes.updated:
             execute(
                 "UPDATE turns SET state = ?, kept_since = ?, value = ? WHERE sequence = ?",
@@ -227,7 +169,7 @@ class SqliteRows:
             )
         for rows, user_texts in ((changes.answers_erased, False), (changes.contents_erased, True)):
             if rows:
-                self._contents.erase([row.sequence for row in rows], user_texts=user_texts)
+                self._erase([row.sequence for row in rows], user_texts=user_texts)
         counted = [f"{name} = {name} + {int(amount)}" for name, amount in changes.counts.items() if amount]
         if counted or changes.latest:
             counted.append(f"latest = max(latest, {int(changes.latest)})")
@@ -252,3 +194,53 @@ class SqliteRows:
             )
         if changes.purged:
             self._connection.execute("UPDATE deletions SET purging = 0 WHERE owner = ?", (changes.purged,))
+
+    # -- what was said -------------------------------------------------------------------------------------------------
+
+    def _content(self, sequence: int) -> Content | None:
+        for table in _TABLES:
+            select = f"SELECT user, answer FROM {table} WHERE turn = ?"  # noqa: S608 - constants
+            if row := self._connection.execute(select, (sequence,)).fetchone():
+                return Content.of_values(*row)
+        return None
+
+    def _insert_content(self, sequence: int, content: Content) -> None:
+        (table,) = self._connection.execute("SELECT contents FROM counters").fetchone()
+        self._connection.execute(
+            f"INSERT INTO contents_{table} VALUES (?, ?, ?)",  # noqa: S608 - constants
+            (sequence, content.user_value(), content.answer_value()),
+        )
+
+    def _erase(self, sequences: Iterable[int], *, user_texts: bool) -> None:
+        """Erase the answers of these turns, with or without the user's own words."""
+        own = ", user = ?2" if user_texts else ""
+        arguments = [(sequence, ERASED)[: 1 + user_texts] for sequence in sequences]
+        for table in _TABLES:
+            self._connection.executemany(f"UPDATE {table} SET answer = NULL{own} WHERE turn = ?1", arguments)  # noqa: S608 - constants
+
+    # -- compaction ----------------------------------------------------------------------------------------------------
+
+    def switch_table(self) -> None:
+        """From now on new turns go to the other table."""
+        self._connection.execute("UPDATE counters SET contents = 1 - contents")
+
+    def migrate_batch(self) -> bool:
+        """Move some turns to the table that takes the new ones; the last time, overwrite the emptied table.
+
+        Returns:
+            Whether there is more to move.
+        """
+        (current,) = self._connection.execute("SELECT contents FROM counters").fetchone()
+        old, new = f"contents_{1 - current}", f"contents_{current}"
+        rows = self._connection.execute(f"SELECT turn FROM {old} ORDER BY turn LIMIT ?", (_MIGRATE_BATCH,)).fetchall()  # noqa: S608 - a constant
+        if not rows:
+            # The last page is the table's own and stays; without a condition, SQLite overwrites all of it.
+            self._connection.execute(f"DELETE FROM {old}")  # noqa: S608 - a constant
+            return False
+        (last,) = rows[-1]
+        self._connection.execute(
+            f"INSERT INTO {new} SELECT * FROM {old} WHERE turn <= ?",  # noqa: S608 - constants
+            (last,),
+        )
+        self._connection.execute(f"DELETE FROM {old} WHERE turn <= ?", (last,))  # noqa: S608 - a constant
+        return True

@@ -95,8 +95,8 @@ class TestCompaction:
         log = open_log(path)
         for number in range(200):
             log.append(a_turn(needle(number) * 9), remember=False)
-        await log._database.write("compact", log._contents.switch_table)
-        await log._database.write("compact", log._contents.migrate_batch)
+        await log._database.write("compact", log._background.switch_table)
+        await log._database.write("compact", log._background.migrate_batch)
         ids = await turn_ids(log)
         await log.drop([ids[number] for number in range(0, 200, 2)])
         await log.compact()
