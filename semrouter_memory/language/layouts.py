@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from semrouter_memory.language.phrases import entries, pattern, words_of
+from semrouter_memory.language.phrases import pattern, words_of
 from semrouter_memory.language.quoted_spans import GAP
 from semrouter_memory.language.scripts import CJK
 from semrouter_memory.language.sentences import QUESTION_MARKS, sentences
@@ -39,7 +39,7 @@ _ENDING = pattern(r"\s*{ending_lines}")
 _PAGE = pattern(r"\s*{page_lines}")
 _INDENTS, _SENTENCE_ENDS = ("    ", "\t"), tuple(".!?:…。！？：")
 
-_OWN_LABELS = frozenset(entries("own_labels"))
+_OWN_LABELS = words_of("own_labels", "word_lists")
 _TWO = ("i", "me", "you", "我", "你")
 """Speakers of a chat with oneself in it."""
 _TITLE_WORDS, _TITLED_WORDS, _SHOUTED_CHARS, _TYPED_BULLETS = 10, 3, 6, 12

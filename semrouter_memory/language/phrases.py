@@ -54,9 +54,9 @@ def phrases(name: str) -> Phrases:
 
 
 @cache
-def words_of(name: str) -> frozenset[str]:
+def words_of(name: str, file: str = "phrases") -> frozenset[str]:
     """A list of single words, as a set."""
-    return frozenset(entries(name, "phrases"))
+    return frozenset(entries(name, file))
 
 
 def begins(found: Sequence[str], listed: Phrases, skipped: Phrases | None = None) -> bool:

@@ -7,7 +7,7 @@ follows, because a text that was cut short on its way must not come free by that
 import re
 from collections.abc import Iterable
 
-from semrouter_memory.language.phrases import entries, pattern
+from semrouter_memory.language.phrases import pattern, words_of
 from semrouter_memory.language.scripts import CJK, CJK_RANGE
 
 GAP = "\ufffc"
@@ -24,7 +24,7 @@ _TAG = re.compile(
 )
 _OPENS = re.compile(r"<!--[^\n>]{0,80}\b(?:begin|start|open)\b", re.IGNORECASE)
 _KNOWN = pattern("{tags}")
-_ALONE = frozenset(entries("tags_alone"))
+_ALONE = words_of("tags_alone", "word_lists")
 
 _BEGINNING = ("p", "li")
 """Tags without an end that stand before a text and not behind one."""

@@ -3,7 +3,7 @@
 import re
 from functools import cache
 
-from semrouter_memory.language.phrases import entries, pattern
+from semrouter_memory.language.phrases import pattern, words_of
 
 # After a full stop only before a blank or the end ("3.5", "e.g. this" stay whole); Chinese needs none.
 _END = re.compile(r"(?:(?<![.!?…])[.!?…]++[\"')\]”’]*(?=\s|$)|[。！？!?][”」』）]*|\n)\s*")
@@ -43,21 +43,20 @@ _WORD = re.compile(r"[\w'’]+")
 def asks(sentence: str) -> bool:
     """Whether it has the form of a question, with its mark or without."""
     found = [word.lower().replace("’", "'") for word in _WORD.findall(sentence)[:4]]
-    found = [word for word in found if word not in _list("politeness")]
-    if _ASKS.search(sentence) or any(each in sentence for each in _list("question_words_zh")):
+    found = [word for word in found if word not in words_of("politeness", "word_lists")]
+    if _ASKS.search(sentence) or any(each in sentence for each in words_of("question_words_zh", "word_lists")):
         return True
     # "When I was six ..." and "What I want is ..." tell.
-    return bool(found) and found[0] in _list("question_words") and found[1:2] not in (["i"], ["we"], ["my"])
+    return (
+        bool(found)
+        and found[0] in words_of("question_words", "word_lists")
+        and found[1:2] not in (["i"], ["we"], ["my"])
+    )
 
 
 def orders(sentence: str) -> bool:
     """Whether it begins as an order does: "could you find ...", "list ...", "make it ...", "请帮我写 ..."."""
     return bool(_order().match(sentence.replace("’", "'")))
-
-
-@cache
-def _list(name: str) -> frozenset[str]:
-    return frozenset(entries(name))
 
 
 @cache
