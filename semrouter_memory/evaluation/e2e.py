@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from statistics import fmean
 
 from rich.console import Console
 from rich.table import Table
@@ -23,6 +22,7 @@ from semrouter_memory.app.adapters import Adapters, ExternalModels
 from semrouter_memory.config import MemoryConfig
 from semrouter_memory.evaluation.cases import CaseTurn, History, LowerCasedTexts, Time
 from semrouter_memory.evaluation.cases import Text as CaseText
+from semrouter_memory.evaluation.retrieval import mean
 from semrouter_memory.evaluation.retrieval_run import request_of
 from semrouter_memory.evaluation.running import (
     EvalOptions,
@@ -305,16 +305,13 @@ def _totals(judged: Sequence[JudgedQuestion]) -> dict[str, list[JudgedQuestion]]
 
 def _figures(group: Sequence[JudgedQuestion]) -> dict[str, float | None]:
     """Shares and means; None where there is nothing to count."""
-    matched = [each.score for each in group if each.question.any_of]
-    covered = [each.score for each in group if each.question.answer]
-    unwanting = [each.score for each in group if not each.question.wants_memory]
     return {
         "questions": len(group),
-        "answered": fmean(matched) if matched else None,
-        "coverage": fmean(covered) if covered else None,
-        "misled": fmean(each.misled for each in group),
-        "quiet": fmean(unwanting) if unwanting else None,
-        "tokens": fmean(each.tokens for each in group),
+        "answered": mean(each.score for each in group if each.question.any_of),
+        "coverage": mean(each.score for each in group if each.question.answer),
+        "misled": mean(each.misled for each in group),
+        "quiet": mean(each.score for each in group if not each.question.wants_memory),
+        "tokens": mean(each.tokens for each in group),
     }
 
 

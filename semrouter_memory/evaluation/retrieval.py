@@ -123,10 +123,10 @@ class Swept:
 def ranking_figures(asked: Sequence[Asked]) -> Figures:
     with_gold = [each for each in asked if each.query.gold]
     return {
-        "recall@5": _mean(_found(each, _ranked(each, _TOP)) for each in with_gold),
-        "recall@10": _mean(_found(each, _ranked(each, 2 * _TOP)) for each in with_gold),
-        "ndcg@5": _mean(map(_ndcg, with_gold)),
-        "mrr": _mean(map(_reciprocal_rank, with_gold)),
+        "recall@5": mean(_found(each, _ranked(each, _TOP)) for each in with_gold),
+        "recall@10": mean(_found(each, _ranked(each, 2 * _TOP)) for each in with_gold),
+        "ndcg@5": mean(map(_ndcg, with_gold)),
+        "mrr": mean(map(_reciprocal_rank, with_gold)),
     }
 
 
@@ -135,10 +135,10 @@ def injected_figures(asked: Sequence[Asked]) -> Figures:
     right = sum(len(each.query.gold.intersection(each.injected)) for each in asked)
     wrong = sum(len(_wrong(each)) for each in asked)
     return {
-        "per_query": _mean(len(each.injected) for each in asked),
+        "per_query": mean(len(each.injected) for each in asked),
         "precision": right / (right + wrong) if right + wrong else None,
-        "recall": _mean(_found(each, each.injected) for each in asked if each.query.gold),
-        "false_injection": _mean(bool(_wrong(each)) for each in asked if not each.query.gold),
+        "recall": mean(_found(each, each.injected) for each in asked if each.query.gold),
+        "false_injection": mean(bool(_wrong(each)) for each in asked if not each.query.gold),
     }
 
 
@@ -208,7 +208,8 @@ def _reciprocal_rank(asked: Asked) -> float:
     return 1 / next(places, math.inf)
 
 
-def _mean(values: Iterable[float]) -> float | None:
+def mean(values: Iterable[float]) -> float | None:
+    """None where there is nothing to count."""
     counted = list(values)
     return math.fsum(counted) / len(counted) if counted else None
 
