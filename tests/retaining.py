@@ -36,7 +36,6 @@ from semrouter_memory.model import (
     TurnTotals,
 )
 from semrouter_memory.ports import ChatModel, SessionStateBuilder
-from semrouter_memory.priority import RequestsFirst
 from semrouter_memory.retain.failures import RetainParts
 from semrouter_memory.retain.pipeline import Retainer
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
@@ -188,22 +187,20 @@ class Bench:
         self.log = log or SqliteTurnLog(path / "turns.db", clock=self.clock)
         self.woken: list[SessionKey] = []
         self.locks = InProcessOwnerLocks()
-        self.priority = RequestsFirst()
-        embedder = HashedEmbedder(max_passage_tokens=max_passage_tokens)
+        backends = backends_of(
+            store=self.store,
+            embedder=HashedEmbedder(max_passage_tokens=max_passage_tokens),
+            turn_log=self.log,
+            locks=self.locks,
+            clock=self.clock,
+            observer=self.observer,
+        )
+        self.priority = backends.priority
         self.retainer = Retainer(
             RetainParts(
-                turn_log=self.log,
-                reader=self.store,
-                writer=ReconcilingWriter(
-                    backends_of(
-                        store=self.store, embedder=embedder, turn_log=self.log, locks=self.locks, clock=self.clock
-                    )
-                ),
-                embedder=embedder,
+                backends=backends,
+                writer=ReconcilingWriter(backends),
                 chat_model=model,
-                observer=self.observer,
-                clock=self.clock,
-                priority=self.priority,
                 config=config,
                 batch_size=batch_size,
                 states=states,

@@ -108,14 +108,9 @@ def retainer(
     extraction = models.of_role("memory_extraction")
     return Retainer(
         RetainParts(
-            turn_log=adapters.turn_log,
-            reader=adapters.store,
+            backends=adapters,
             writer=reconciling_writer(config.ageing, adapters, models, written=written),
-            embedder=adapters.embedder,
             chat_model=extraction,
-            observer=adapters.observer,
-            clock=adapters.clock,
-            priority=adapters.priority,
             config=config.retain,
             batch_size=config.extraction_batch_size,
             states=_states(config.compression, adapters, extraction) if config.compression.enabled else None,

@@ -8,10 +8,11 @@ so that it ends as a dead letter. Any other failure counts at once. Pauses grow,
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from cachetools import LRUCache
 
+from semrouter_memory.backends import Backends
 from semrouter_memory.config import RetainConfig
 from semrouter_memory.errors import (
     ChatModelError,
@@ -24,21 +25,11 @@ from semrouter_memory.errors import (
 )
 from semrouter_memory.events import ExtractionFinished, StoreFailed, WorkFailed
 from semrouter_memory.model import Candidate, Claim, LoggedTurn, SessionKey
-from semrouter_memory.ports import (
-    ChatModel,
-    ClaimedTurns,
-    Clock,
-    Embedder,
-    MemoryReader,
-    Observer,
-    SessionQueue,
-    SessionStateBuilder,
-    TurnInbox,
-)
-from semrouter_memory.priority import RequestsFirst
+from semrouter_memory.ports import ChatModel, SessionStateBuilder
 from semrouter_memory.resilience import Backoff, Cooldown
 from semrouter_memory.retain import quotes
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter, Written
+from semrouter_memory.retain.scheduling import NO_FAILURE, FailureRecord
 
 _T = TypeVar("_T")
 _FREE_REFUSALS = 3
@@ -46,38 +37,19 @@ _FREE_REFUSALS = 3
 _MAX_SESSIONS = 1_024
 
 
-@dataclass(frozen=True, slots=True)
-class _StoreFailures:
-    """A session that cools down: failures in a row, and of these, writes that the store refused."""
-
-    cooldown: Cooldown
-    failures: int
-    refusals: int
-
-
-class TurnQueue(TurnInbox, SessionQueue, ClaimedTurns, Protocol):
-    """The log from the acceptance of turns to their end."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetainParts:
     """What the steps work with.
 
     Attributes:
-        reader: for whether the store is available, and for what is known already.
         chat_model: with the role `memory_extraction`.
         batch_size: turns that one prompt carries.
         states: receives every turn that was read; None when session states are not stored.
     """
 
-    turn_log: TurnQueue
-    reader: MemoryReader
+    backends: Backends
     writer: ReconcilingWriter
-    embedder: Embedder
     chat_model: ChatModel | None
-    observer: Observer
-    clock: Clock
-    priority: RequestsFirst
     config: RetainConfig
     batch_size: int
     states: SessionStateBuilder | None = None
@@ -89,7 +61,7 @@ class RetainParts:
         if self.states is not None:
             await self.states.turns_read(claim, turns, candidates)
         actions = dict(found.actions)
-        self.observer.observe(
+        self.backends.observer.observe(
             ExtractionFinished(extractor=extractor, turns=len(turns), candidates=len(candidates), actions=actions)
         )
 
@@ -102,15 +74,15 @@ class FailurePolicy:
     """
 
     def __init__(self, parts: RetainParts, *, jitter: Callable[[], float]) -> None:
-        config = parts.config
-        self._turn_log, self._reader = parts.turn_log, parts.reader
-        self._observer, self._clock = parts.observer, parts.clock
+        config, backends = parts.config, parts.backends
+        self._turn_log, self._reader = backends.turn_log, backends.store
+        self._observer, self._clock = backends.observer, backends.clock
         self._max_attempts = config.max_attempts
         self._backoff = Backoff(first=config.retry_seconds, longest=config.retry_max_seconds)
         self._jitter = jitter
         self._store_failures = 0
         self._store_cooldown: Cooldown | None = None
-        self._sessions: LRUCache[SessionKey, _StoreFailures] = LRUCache(_MAX_SESSIONS)
+        self._sessions: LRUCache[SessionKey, FailureRecord] = LRUCache(_MAX_SESSIONS)
 
     @property
     def store_available(self) -> bool:
@@ -122,8 +94,7 @@ class FailurePolicy:
 
     def is_cooling_down(self, key: SessionKey, now: datetime) -> bool:
         """Whether no step of this session is tried."""
-        failures = self._sessions.get(key)
-        return failures is not None and failures.cooldown.active(now)
+        return self._sessions.get(key, NO_FAILURE).cools_down(now)
 
     async def guard(self, claim: Claim, turns: Sequence[LoggedTurn], work: Awaitable[_T]) -> _T | None:
         """The result of a step, or None when it failed; the claim is then released.
@@ -202,8 +173,7 @@ class FailurePolicy:
 
     def _refused(self, key: SessionKey, *, refusal: bool) -> bool:
         """Let the session cool down; returns whether it is at fault by now."""
-        before = self._sessions.pop(key, None)
-        failures, refusals = (before.failures, before.refusals) if before else (0, 0)
-        cooldown = Cooldown.of(self.pause(failures), self._clock.now())
-        self._sessions[key] = _StoreFailures(cooldown, failures + 1, refusals + refusal)
-        return refusal and refusals >= _FREE_REFUSALS
+        before = self._sessions.get(key, NO_FAILURE)
+        cooldown = Cooldown.of(self.pause(before.failures), self._clock.now())
+        self._sessions[key] = FailureRecord(before.failures + 1, before.mark + refusal, cooldown)
+        return refusal and before.mark >= _FREE_REFUSALS

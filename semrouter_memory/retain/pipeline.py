@@ -58,16 +58,14 @@ class Retainer:
         jitter: Callable[[], float] = random.random,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._turn_log = parts.turn_log
-        self._observer = parts.observer
-        self._clock = parts.clock
-        self._priority = parts.priority
-        self._config = parts.config
+        backends, self._config = parts.backends, parts.config
+        self._turn_log, self._observer, self._clock = backends.turn_log, backends.observer, backends.clock
+        self._priority = backends.priority
         self._wake = wake
         self._swept_at: datetime | None = None
         self._retrying = 0
-        self.intake = TurnIntake(parts.turn_log, parts.observer, max_chars=parts.config.max_turn_chars, wake=wake)
-        self._topics = TopicWatch(parts.embedder, similarity=parts.config.drift_similarity)
+        self.intake = TurnIntake(self._turn_log, self._observer, max_chars=self._config.max_turn_chars, wake=wake)
+        self._topics = TopicWatch(backends.embedder, similarity=self._config.drift_similarity)
         self._failures = FailurePolicy(parts, jitter=jitter)
         self._scheduler = _scheduler(parts, Idling(monotonic))
         self._quotes = QuoteStep(parts)

@@ -109,17 +109,23 @@ _SUSPECT_FAILURES = 2
 
 @dataclass(frozen=True, slots=True)
 class FailureRecord:
-    """A session whose last prompts the model did not serve.
+    """A session whose last prompts the model did not serve, or whose last writes failed.
 
     Attributes:
         failures: how many in a row.
-        answers: how many prompts, of any session, the model had answered by then.
-        cooldown: until then the model is not asked about the session.
+        mark: how many prompts, of any session, the model had answered by then; or how many of the writes the store refused.
+        cooldown: until then the model is not asked about the session, or nothing of it is written.
     """
 
-    failures: int
-    answers: int
+    failures: int = 0
+    mark: int = 0
     cooldown: Cooldown | None = None
+
+    def cools_down(self, now: datetime) -> bool:
+        return self.cooldown is not None and self.cooldown.active(now)
+
+
+NO_FAILURE = FailureRecord()
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,10 +192,7 @@ class ExtractionScheduler:
 
     def is_blocked(self, key: SessionKey, now: datetime) -> bool:
         """Whether the model is not asked about the session: it is unavailable, or a prompt of the session just failed."""
-        if self._retry_after() is not None:
-            return True
-        record = self._failed.get(key)
-        return record is not None and record.cooldown is not None and record.cooldown.active(now)
+        return self._retry_after() is not None or self._record(key).cools_down(now)
 
     # -- the tick ------------------------------------------------------------------------------------------------------
 
@@ -314,9 +317,9 @@ class ExtractionScheduler:
 
     def not_served(self, key: SessionKey) -> bool:
         """The model did not serve the session's prompt; returns whether the prompt is at fault: others were served."""
-        failures, before = self.failures(key), self._failed.pop(key, None)
-        self._failed[key] = FailureRecord(failures + 1, self._answers)
-        return before is not None and before.answers < self._answers
+        before = self._record(key)
+        self._failed[key] = FailureRecord(before.failures + 1, self._answers)
+        return before.failures > 0 and before.mark < self._answers
 
     def cool_down(self, key: SessionKey, pause: timedelta, now: datetime) -> None:
         """Do not ask about the session, whose prompt failed, for so long."""
@@ -324,10 +327,12 @@ class ExtractionScheduler:
 
     def failures(self, key: SessionKey) -> int:
         """How many of the session's prompts in a row the model did not serve."""
-        record = self._failed.get(key)
-        return record.failures if record else 0
+        return self._record(key).failures
 
     def is_suspect(self, key: SessionKey) -> bool:
         """Whether the session's prompt or the model may be at fault: a probe of the model should come first."""
-        record = self._failed.get(key)
-        return record is not None and record.failures >= _SUSPECT_FAILURES and record.answers == self._answers
+        record = self._record(key)
+        return record.failures >= _SUSPECT_FAILURES and record.mark == self._answers
+
+    def _record(self, key: SessionKey) -> FailureRecord:
+        return self._failed.get(key, NO_FAILURE)

@@ -45,9 +45,9 @@ class SessionEndHandler:
 
     def __init__(self, parts: RetainParts, *, scheduler: ExtractionScheduler, failures: FailurePolicy) -> None:
         self._parts = parts
-        self._turn_log, self._reader, self._writer = parts.turn_log, parts.reader, parts.writer
+        self._turn_log, self._reader, self._writer = parts.backends.turn_log, parts.backends.store, parts.writer
         self._scheduler, self._failures = scheduler, failures
-        self._fits = reads_all(parts.embedder)
+        self._fits = reads_all(parts.backends.embedder)
 
     async def run(self, claim: Claim) -> None:
         """Write the session's episode if it has ended, record that, and release the claim.
@@ -71,10 +71,10 @@ class SessionEndHandler:
         """Whether the session had ended, and nothing is left to try."""
         done = False
         turns = await self._turn_log.session_turns(claim, limit=_EPISODE_TURNS + 1)
-        if trigger := self._scheduler.end_trigger(claim, turns, self._parts.clock.now()):
+        if trigger := self._scheduler.end_trigger(claim, turns, self._parts.backends.clock.now()):
             done = True
             if turns and (self._parts.config.episodes or self._parts.config.agent_lessons):
-                self._parts.observer.observe(SessionDue(trigger))
+                self._parts.backends.observer.observe(SessionDue(trigger))
                 done = await self._summed_up(claim, await self._stretch(claim, turns), ask_model=ask_model)
             if done and not claim.turns:
                 await self._end_memories(claim)
@@ -118,7 +118,7 @@ class SessionEndHandler:
             except (StoreUnavailableError, LockLostError, TurnLogError, ModelUnavailableError):
                 raise
             except Exception as error:  # noqa: BLE001 - an episode is derived: it is dropped rather than retried forever
-                self._parts.observer.observe(WorkFailed(error))
+                self._parts.backends.observer.observe(WorkFailed(error))
             stored = {turn.id for turn in await self._turn_log.session_turns(claim, limit=2 * _EPISODE_TURNS)}
             if all(turn.id in stored for turn in left):
                 return True
@@ -142,7 +142,7 @@ class SessionEndHandler:
             claim, candidate, memory_id=episodes.memory_id(claim, turns)
         )
         extractor = candidate.extractor if candidate else ""
-        self._parts.observer.observe(EpisodeFinished(extractor=extractor, turns=len(turns), written=written))
+        self._parts.backends.observer.observe(EpisodeFinished(extractor=extractor, turns=len(turns), written=written))
         done = written or candidate is None
         if done and unavailable:
             raise unavailable
@@ -164,7 +164,7 @@ class SessionEndHandler:
         if model is None or not await self._is_worth_it(turns):
             return "", None
         try:
-            return await episodes.summed_up(turns, model, self._parts.observer), None
+            return await episodes.summed_up(turns, model, self._parts.backends.observer), None
         except ModelUnavailableError as error:
             return "", error
         except ChatModelError:
@@ -205,7 +205,7 @@ class SessionEndHandler:
         Such a memory expires after `retain.session_memory_hours` at the latest, so only memories that expire by then are
         read: few users have any, and many sessions end.
         """
-        latest = self._parts.clock.now() + timedelta(hours=self._parts.config.session_memory_hours)
+        latest = self._parts.backends.clock.now() + timedelta(hours=self._parts.config.session_memory_hours)
         passing = pages(self._reader, claim.scope, reach=Reach.RECALL, expires_by=latest)
         limited = [each async for page in passing for each in page if each.within_session]
         found = [each for each in limited if await self._turn_log.is_called(claim, each.within_session)]

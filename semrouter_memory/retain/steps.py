@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
+from semrouter_memory.backends import Backends
 from semrouter_memory.config import RetainConfig
 from semrouter_memory.errors import ChatModelError, ModelUnavailableError
 from semrouter_memory.events import CandidatesRefused, SessionDue
@@ -43,7 +44,7 @@ class QuoteStep:
 
     def __init__(self, parts: RetainParts) -> None:
         self._parts = parts
-        self._turn_log, self._last = parts.turn_log, parts.chat_model is None
+        self._turn_log, self._last = parts.backends.turn_log, parts.chat_model is None
 
     async def run(self, claim: Claim, part: Sequence[LoggedTurn]) -> set[str] | None:
         """Store the quotes of these turns of the claim.
@@ -57,9 +58,9 @@ class QuoteStep:
         new = {turn.id for turn in part}
         first, last = (claim.turns.index(turn) for turn in (part[0], part[-1]))
         scene = _scene((*claim.context, *claim.turns[:first]))
-        found = await read(claim.turns[first : last + 1], scene, self._parts)
+        found = await read(claim.turns[first : last + 1], scene, self._parts.backends)
         candidates = [candidate for candidate in found if candidate.turn_ids[0] in new]
-        self._parts.observer.observe(SessionDue(Trigger.QUOTES))
+        self._parts.backends.observer.observe(SessionDue(Trigger.QUOTES))
         before = claim.turns[first - 1 : first] or claim.context[-1:]
         written = await self._written(claim, candidates, new, withdrawn((*before, *claim.turns[first : last + 1])))
         if written is None:
@@ -83,7 +84,7 @@ class QuoteStep:
         return Written(alive) if alive else None
 
 
-async def read(turns: Sequence[LoggedTurn], scene: Sequence[LoggedTurn], parts: RetainParts) -> tuple[Candidate, ...]:
+async def read(turns: Sequence[LoggedTurn], scene: Sequence[LoggedTurn], backends: Backends) -> tuple[Candidate, ...]:
     """The quotes of the turns.
 
     Args:
@@ -92,20 +93,20 @@ async def read(turns: Sequence[LoggedTurn], scene: Sequence[LoggedTurn], parts: 
     Raises:
         UnavailableError: sentences are in doubt, and the model does not answer.
     """
-    await parts.priority.pause()
+    await backends.priority.pause()
     if sum(len(turn.user_text) for turn in (*scene, *turns)) <= _AT_ONCE_CHARS:
         reading = quotes.Reading(turns, scene)
-        return reading.candidates(await _vectors(reading, parts))
+        return reading.candidates(await _vectors(reading, backends))
     # In a thread: a long conversation takes a quarter of a second, too long for the event loop.
     reading = await asyncio.to_thread(quotes.Reading, turns, scene)
-    return await asyncio.to_thread(reading.candidates, await _vectors(reading, parts))
+    return await asyncio.to_thread(reading.candidates, await _vectors(reading, backends))
 
 
-async def _vectors(reading: quotes.Reading, parts: RetainParts) -> dict[str, Vector]:
+async def _vectors(reading: quotes.Reading, backends: Backends) -> dict[str, Vector]:
     texts = reading.in_doubt
-    await parts.priority.pause()
-    vectors = await parts.embedder.embed_passages(texts) if texts else ()
-    await parts.priority.pause()
+    await backends.priority.pause()
+    vectors = await backends.embedder.embed_passages(texts) if texts else ()
+    await backends.priority.pause()
     return dict(zip(texts, vectors, strict=True))
 
 
@@ -146,8 +147,8 @@ class ModelStep:
     ) -> None:
         self._parts = parts
         self._model = model
-        self._extractor = LlmExtractor(model, parts.embedder)
-        self._turn_log = parts.turn_log
+        self._extractor = LlmExtractor(model, parts.backends.embedder)
+        self._turn_log = parts.backends.turn_log
         self._scheduler = scheduler
         self._failures = failures
 
@@ -196,7 +197,7 @@ class ModelStep:
             return None
         self._scheduler.answered(claim.key)
         if grounded.turned_away:
-            self._parts.observer.observe(CandidatesRefused(EXTRACTOR, grounded.turned_away))
+            self._parts.backends.observer.observe(CandidatesRefused(EXTRACTOR, grounded.turned_away))
         return grounded
 
     async def _probe(self) -> None:
@@ -219,7 +220,7 @@ class ModelStep:
             pause = timedelta(seconds=error.wait_seconds)
         elif not error.circuit_open:
             self._failures.report(claim, error)
-        self._scheduler.cool_down(claim.key, pause, self._parts.clock.now())
+        self._scheduler.cool_down(claim.key, pause, self._parts.backends.clock.now())
         if not at_fault:
             await self._turn_log.release(claim)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from semrouter_memory import priority
+from semrouter_memory.backends import Backends
 from semrouter_memory.errors import (
     ChatModelError,
     LockLostError,
@@ -32,7 +33,6 @@ from semrouter_memory.model import (
     TurnTotals,
 )
 from semrouter_memory.retain import steps
-from semrouter_memory.retain.failures import RetainParts
 from tests.hashed import HashedEmbedder
 from tests.retaining import ALICE, START, MakeBench, ScriptedModel
 
@@ -750,10 +750,10 @@ async def test_while_the_model_is_away_the_rules_read_new_turns_only(
     reading = steps.read
 
     async def counted(
-        turns: Sequence[LoggedTurn], context: Sequence[LoggedTurn], parts: RetainParts
+        turns: Sequence[LoggedTurn], context: Sequence[LoggedTurn], backends: Backends
     ) -> tuple[Candidate, ...]:
         read.append(len(turns))
-        return await reading(turns, context, parts)
+        return await reading(turns, context, backends)
 
     monkeypatch.setattr(steps, "read", counted)
     for number in range(30):

@@ -12,7 +12,6 @@ import pytest
 from semrouter_memory.config import RetainConfig
 from semrouter_memory.databases.redis_connection import RedisConnection
 from semrouter_memory.model import MemoryType, SessionHints, SessionKey, ToolUse, Turn, TurnTotals
-from semrouter_memory.priority import RequestsFirst
 from semrouter_memory.retain.failures import RetainParts
 from semrouter_memory.retain.pipeline import Retainer
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
@@ -37,14 +36,11 @@ class Replica:
         self.woken: list[SessionKey] = []
         self.retainer = Retainer(
             RetainParts(
-                turn_log=log,
-                reader=store,
+                backends=backends_of(
+                    store=store, embedder=HashedEmbedder(), turn_log=log, locks=None, clock=clock, observer=Collecting()
+                ),
                 writer=writer,
-                embedder=HashedEmbedder(),
                 chat_model=None,
-                observer=Collecting(),
-                clock=clock,
-                priority=RequestsFirst(),
                 config=RetainConfig(),
                 batch_size=10,
             ),
