@@ -110,24 +110,16 @@ async def connect(
     Raises:
         ConfigurationError: a setting, file or schema does not fit.
     """
-
-    def truncated(count: int) -> None:
-        observer.observe(PassagesTruncated(count))
-
-    def failed(error: BaseException) -> None:
-        observer.observe(WorkFailed(error))
-
     clock = clock or SystemClock()
     if embedder is None:
-        embedder = await asyncio.to_thread(_embedder, memory, truncated)
+        embedder = await asyncio.to_thread(_embedder, memory, observer)
     await asyncio.to_thread(_make_directory, memory.directory)
-    if memory.redis.url is None:
-        sessions = await _in_files(memory, clock, on_exit)
-    else:
-        sessions = await _in_redis(memory, clock, observer, arrived, on_exit)
+    shared = memory.redis.url is not None
+    parts = _in_redis(memory, clock, observer, arrived, on_exit) if shared else _in_files(memory, clock, on_exit)
+    sessions = await parts
     store = store or await _store(memory, embedder, observer, sessions, on_exit)
     milvus = store if isinstance(store, MilvusStore) else None
-    indexes = owner_indexes_of(memory, store, sessions.versions, clock=clock, on_error=failed)
+    indexes = owner_indexes_of(memory, store, sessions.versions, clock=clock, on_error=_observed(observer))
     on_exit.push_async_callback(indexes.close)
     return Adapters(
         embedder=embedder,
@@ -142,6 +134,11 @@ async def connect(
         clock=clock,
         observer=observer,
     )
+
+
+def _observed(observer: Observer) -> Callable[[BaseException], object]:
+    """Reports errors that are bugs."""
+    return lambda error: observer.observe(WorkFailed(error))
 
 
 async def _store(
@@ -160,8 +157,12 @@ async def _store(
     return store
 
 
-def _embedder(memory: MemoryConfig, truncated: Callable[[int], object]) -> OnnxEmbedder:
+def _embedder(memory: MemoryConfig, observer: Observer) -> OnnxEmbedder:
     """The embedding model, with the learned decisions that were fitted for it."""
+
+    def truncated(count: int) -> None:
+        observer.observe(PassagesTruncated(count))
+
     embedder = OnnxEmbedder.load(memory.embedding, memory.model_directory, truncated=truncated)
     use_profile(memory.model_directory, embedder.fingerprint)
     return embedder
@@ -207,7 +208,7 @@ async def _in_redis(
         prefix=config.prefix,
         clock=clock,
         forwarded=arrived,
-        on_error=lambda error: observer.observe(WorkFailed(error)),
+        on_error=_observed(observer),
         config=memory.retain,
     )
     on_exit.push_async_callback(turn_log.stop)

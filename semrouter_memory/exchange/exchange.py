@@ -227,13 +227,7 @@ class Exchange:
         items = self._required_codec.items(parsed) if compression.enabled else None
         if policy.retain and self._handles_response:
             self._source = turn_source(
-                scope,
-                parsed,
-                items,
-                headers=self._headers,
-                agent=self._requester.agent,
-                received_at=self._received_at,
-                config=memory,
+                scope, parsed, items, memory, headers=self._headers, agent=self._requester.agent, at=self._received_at
             )
         if self._protocol.observing:
             self._chunks.clear()

@@ -133,11 +133,11 @@ def turn_source(
     scope: Scope,
     parsed: ParsedRequest,
     items: tuple[Json, ...] | None,
+    config: MemoryConfig,
     *,
     headers: Headers,
     agent: str,
-    received_at: datetime,
-    config: MemoryConfig,
+    at: datetime,
 ) -> TurnSource:
     """The parts of a request that are held until its answer has come; the body is not.
 
@@ -155,7 +155,7 @@ def turn_source(
         ),
         user_texts=parsed.turn_texts,
         assistant_text="",
-        observed_at=received_at,
+        observed_at=at,
         request_id=headers.get("x-request-id"),
         retry_of=headers.get("idempotency-key"),
         model=parsed.model,
