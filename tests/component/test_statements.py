@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -55,9 +54,7 @@ class Installation:
         self.user = ALICE
         self._learner = Learner(memory, adapters, models)
         self._recaller = pipelines.request_phase(memory, adapters, models)
-        self.service = memory_service(
-            adapters, new_id=new_memory_id, redact=redact, config=ManagementConfig()
-        )
+        self.service = memory_service(adapters, new_id=new_memory_id, redact=redact, config=ManagementConfig())
 
     async def say(self, text: str, *, session: str, answer: str = "Noted.") -> None:
         self._clock.time += timedelta(hours=1)
