@@ -8,7 +8,7 @@ from contextlib import contextmanager
 _PAUSE_SECONDS = 0.01
 """Without a request, after which another one is not to be expected at once."""
 _LONGEST_SECONDS = 2.0
-"""Under a load that has gone on for so long without a pause, background work is done beside it."""
+"""Under a load that has gone on for so long without a pause, background work is done at the same time."""
 
 
 class RequestsFirst:

@@ -51,7 +51,7 @@ class RedisTurnLog(StoredTurnLog):
         prefix: begins every key.
         forwarded: told of each turn that has arrived in Redis and waits: whose it is, and its session.
         on_error: told of background errors that are bugs, not outages.
-        config: see `StoredTurnLog`; and how long turns are kept, after which their texts expire when no sweep removes them.
+        config: see `StoredTurnLog`; and how long turns are retained, after which their texts expire when no sweep removes them.
 
     Raises:
         ConfigurationError: the local file cannot be used; the message names it and says why.
