@@ -91,6 +91,11 @@ class MemoryReader(Protocol):
         """False while the store is known to be unavailable; calls then fail at once."""
         ...
 
+    @property
+    def is_quick(self) -> bool:
+        """Whether fresh reads are answered within milliseconds: a Milvus server does not, since it waits for a time tick."""
+        ...
+
     async def search(
         self,
         scope: Scope,

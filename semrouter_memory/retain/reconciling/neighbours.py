@@ -93,7 +93,7 @@ class Withdrawal:
 
 
 class NeighbourReader:
-    """Reads neighbourhoods from the owner's index, else from the store."""
+    """Reads neighbourhoods from the owner's index on Milvus Lite, else from the store."""
 
     def __init__(self, backends: Backends) -> None:
         self._indexes = backends.owner_indexes
@@ -113,7 +113,8 @@ class NeighbourReader:
         return Neighbourhood(scope, tombstones, vectors, found)
 
     async def _index(self, scope: Scope) -> MemoryIndex | None:
-        if self._indexes is None:
+        # A server that is away must be found out before the write is announced: the owner's index ends with that.
+        if self._indexes is None or not self._reader.is_quick:
             return None
         return await self._indexes.get(scope, until=asyncio.get_running_loop().time() + _INDEX_SECONDS)
 
