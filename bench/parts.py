@@ -10,7 +10,7 @@ from pathlib import Path
 
 from semrouter_memory.config import MilvusConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
-from semrouter_memory.model import Scope
+from semrouter_memory.model import Criteria, Reach, Scope
 from semrouter_memory.store.connection import MilvusConnection, StoreTarget, connect
 from semrouter_memory.store.lite import LiteServer
 from semrouter_memory.store.location import LiteFile, locate
@@ -51,7 +51,9 @@ class BareParts:
         cpu = time.process_time() - cpu
         for vector in vectors:
             started = time.perf_counter()
-            await self._store.search(Scope(user), vector, limit=_LIMIT, now=datetime.now(UTC))
+            await self._store.search(
+                Criteria(Scope(user), reach=Reach.RECALL, active_at=datetime.now(UTC)), vector, limit=_LIMIT
+            )
             search.append((time.perf_counter() - started) * 1000)
         return BareTimes(embedding, cpu * 1000 / len(questions), search)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from semrouter_memory.language.words import content_words
-from semrouter_memory.model import ALWAYS, DERIVED_FROM, LoggedTurn, Memory, MemoryType, Period, Reach, Scope
+from semrouter_memory.model import DERIVED_FROM, Criteria, LoggedTurn, Memory, Scope
 from semrouter_memory.ports import Deletions, MemoryReader, TurnRecords
 
 _PAGE = 500
@@ -28,20 +28,14 @@ _ENDING = 2
 
 async def pages(
     reader: MemoryReader,
-    scope: Scope,
+    criteria: Criteria,
     *,
-    reach: Reach = Reach.ALL,
-    types: frozenset[MemoryType] | None = None,
-    observed: Period = ALWAYS,
-    now: datetime | None = None,
-    expires_by: datetime | None = None,
     since: datetime | None = None,
     limit: int = _PAGE,
 ) -> AsyncIterator[Sequence[Memory]]:
-    """All memories of the owner, newest first, page by page; without `now` superseded and expired ones too.
+    """All memories that are meant, newest first, page by page.
 
     Args:
-        expires_by: only memories that expire then or before.
         since: the page with the first memory that was stored before then is the last one.
 
     Raises:
@@ -49,25 +43,16 @@ async def pages(
     """
     cursor = ""
     while True:
-        page = await reader.page(
-            scope,
-            limit=limit,
-            cursor=cursor,
-            types=types,
-            reach=reach,
-            observed=observed,
-            now=now,
-            expires_by=expires_by,
-        )
+        page = await reader.page(criteria, limit=limit, cursor=cursor)
         yield page.memories
         cursor = page.cursor
         if not cursor or (since and page.memories and page.memories[-1].created_at < since):
             return
 
 
-async def all_memories(reader: MemoryReader, scope: Scope, *, now: datetime | None) -> list[Memory]:
+async def all_memories(reader: MemoryReader, criteria: Criteria) -> list[Memory]:
     """Same as `pages`, as one list."""
-    return [memory async for page in pages(reader, scope, now=now) for memory in page]
+    return [memory async for page in pages(reader, criteria) for memory in page]
 
 
 # -- predecessors and successors ---------------------------------------------------------------------------------------

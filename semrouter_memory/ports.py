@@ -15,22 +15,18 @@ from numpy.typing import NDArray
 from semrouter_memory.events import Event
 from semrouter_memory.language.bm25 import TermIndex
 from semrouter_memory.model import (
-    ALWAYS,
-    ANY_MEMORY,
     Appended,
     Candidate,
     ChatMessage,
     Claim,
+    Criteria,
     EmbeddedMemory,
     Hit,
     LoggedTurn,
     Memory,
-    MemoryFilter,
-    MemoryType,
     Message,
     Page,
     PendingSession,
-    Period,
     Reach,
     Reason,
     RecallRequest,
@@ -98,25 +94,19 @@ class MemoryReader(Protocol):
 
     async def search(
         self,
-        scope: Scope,
+        criteria: Criteria,
         vector: Vector,
         *,
         limit: int,
-        now: datetime,
-        types: frozenset[MemoryType] | None = None,
-        memory_filter: MemoryFilter = ANY_MEMORY,
-        reach: Reach = Reach.RECALL,
-        observed: Period = ALWAYS,
         fresh: bool = False,
         text: str = "",
         pinned: bool = False,
     ) -> list[Hit]:
-        """The nearest active memories: neither superseded nor expired at `now`, best first.
+        """The nearest memories, best first.
 
         A long memory is found by its passages (`Memory.passage`), and only by them; every other read shows it whole.
 
         Args:
-            observed: only memories of what was said in this period.
             text: the query in words. A store that searches words adds the best by BM25, up to `limit` of them, each with its
                 cosine. The order is that of the cosines all the same. Other stores, and texts without a word that
                 carries content, leave it at the nearest.
@@ -130,26 +120,10 @@ class MemoryReader(Protocol):
         """The owner's memory with that id, in whatever project, superseded ones included; reads fresh."""
         ...
 
-    async def page(
-        self,
-        scope: Scope,
-        *,
-        limit: int,
-        cursor: str = "",
-        types: frozenset[MemoryType] | None = None,
-        memory_filter: MemoryFilter = ANY_MEMORY,
-        reach: Reach = Reach.ALL,
-        observed: Period = ALWAYS,
-        now: datetime | None,
-        expires_by: datetime | None = None,
-        oldest_first: bool = False,
-    ) -> Page:
-        """Active memories, newest `created_at` first (ties by id, descending); reads fresh.
+    async def page(self, criteria: Criteria, *, limit: int, cursor: str = "", oldest_first: bool = False) -> Page:
+        """Memories, newest `created_at` first (ties by id, descending); reads fresh.
 
         Args:
-            observed: only memories of what was said in this period.
-            now: None: superseded and expired memories too.
-            expires_by: only memories that expire then or before.
             oldest_first: the other way round; such a page has no successor.
 
         Raises:
@@ -227,15 +201,8 @@ class MemoryIndex(Protocol):
     def words(self) -> TermIndex:
         """The terms of every memory, by position."""
 
-    def positions(
-        self,
-        scope: Scope,
-        *,
-        now: datetime,
-        types: frozenset[MemoryType] | None,
-        memory_filter: MemoryFilter = ANY_MEMORY,
-    ) -> NDArray[np.intp]:
-        """Positions of the memories that may be recalled: of the scope's project or of none, wanted, not expired."""
+    def positions(self, criteria: Criteria) -> NDArray[np.intp]:
+        """Positions of the memories that the criteria mean; these may say nothing of `observed` and `expires_by`."""
 
     def similarities(self, vector: Vector) -> NDArray[np.float32]:
         """The cosine with every memory, by position."""

@@ -6,10 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from semrouter_memory.model import EmbeddedMemory, Memory, MemoryType, Scope, Vector
+from semrouter_memory.model import Criteria, EmbeddedMemory, Memory, MemoryType, Reach, Scope, Vector
 
 DIMENSION = 16
 NOW = datetime(2026, 3, 1, 12, 0, 0, 123_456, tzinfo=UTC)
+
+
+def recallable(scope: Scope, **narrowed: Any) -> Criteria:
+    """What recall may use of the scope's memories at `NOW`."""
+    return Criteria(scope, reach=Reach.RECALL, active_at=NOW, **narrowed)
 
 
 def vector(seed: int, *, dimension: int = DIMENSION) -> Vector:

@@ -25,6 +25,7 @@ from semrouter_memory.events import (
 from semrouter_memory.model import (
     Appended,
     ChatMessage,
+    Criteria,
     EmbeddedMemory,
     Memory,
     MemoryType,
@@ -245,7 +246,7 @@ class Bench:
         await self.work()
 
     async def memories(self, scope: Scope = ALICE) -> list[Memory]:
-        page = await self.store.page(scope, limit=100, now=self.clock.now())
+        page = await self.store.page(Criteria(scope, active_at=self.clock.now()), limit=100)
         return list(page.memories)
 
     async def episodes(self) -> list[Memory]:

@@ -13,7 +13,7 @@ from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.language.third_person import embedded_text
 from semrouter_memory.language.words import tokens
 from semrouter_memory.learned.logistic import Logistic, components, log_odds
-from semrouter_memory.model import FORM, Hit, Memory, MemoryType, Message, Role, Scope
+from semrouter_memory.model import FORM, Criteria, Hit, Memory, MemoryType, Message, Role, Scope
 from semrouter_memory.recall import relevance, wants
 from semrouter_memory.recall.features import CandidateFeatures, QueryFeatures
 from semrouter_memory.recall.prototypes import Intent, Prototypes, embed_prototypes
@@ -199,7 +199,7 @@ def _case(
     index = hit_index(
         Hit(each.memory, similarity, similarity) for each, similarity in zip(remembered, similarities, strict=True)
     )
-    candidates = CandidateFeatures.of(index, index.positions(_SCOPE), asked.features)
+    candidates = CandidateFeatures.of(index, index.positions(Criteria(_SCOPE)), asked.features)
     ids = [hit.memory.id for hit in index.hits]
     wanted = {f"{person} {each}" for each in request["wants"]}
     fine = {f"{person} {each}" for each in request.get("fine", ())}

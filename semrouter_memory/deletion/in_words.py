@@ -19,7 +19,19 @@ from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import NotFoundError, UnavailableError
 from semrouter_memory.events import ExchangeFailed, WorkFailed
 from semrouter_memory.language.terms import terms
-from semrouter_memory.model import ALWAYS, Hit, Memory, MemoryType, Reach, RecallRequest, Role, Scope, Steered, Steering
+from semrouter_memory.model import (
+    ALWAYS,
+    Criteria,
+    Hit,
+    Memory,
+    MemoryType,
+    Reach,
+    RecallRequest,
+    Role,
+    Scope,
+    Steered,
+    Steering,
+)
 from semrouter_memory.ports import Clock, Deletions, Observer
 from semrouter_memory.recall.vector_search import VectorSearch
 from semrouter_memory.recall.visible import VisibleTexts
@@ -116,9 +128,8 @@ class InWords:
         deleted = await self._turn_log.tombstones(request.scope)
         if not text or deleted.paused_since is not None:
             return []
-        hits = await self._search.search_fresh(
-            request.scope, text, limit=MAX_FORGOTTEN, types=_TYPES, reach=Reach.RECALL
-        )
+        criteria = Criteria(request.scope, reach=Reach.RECALL, types=_TYPES)
+        hits = await self._search.search_fresh(criteria, text, limit=MAX_FORGOTTEN)
         named = {*terms(text)}
         sure = [hit.memory for hit in hits[:MAX_FORGOTTEN] if self._is_sure(hit, named)]
         return [memory for memory in sure if _is_own(memory, request) and not deleted.covers(memory)]

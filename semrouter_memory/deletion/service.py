@@ -31,6 +31,7 @@ from semrouter_memory.errors import (
 )
 from semrouter_memory.lineage import (
     SummarySplit,
+    all_memories,
     find_paraphrases,
     generations,
     is_unsupported,
@@ -41,6 +42,7 @@ from semrouter_memory.lineage import (
 from semrouter_memory.model import (
     DERIVED_FROM,
     SESSION_SOURCE,
+    Criteria,
     EvictionCandidate,
     EvictionReason,
     Memory,
@@ -164,7 +166,7 @@ class DeletionService:
             with _unfinished():
                 if reach is Reach.EXACT:
                     # Usage is stored by owner; only the store knows which memories are the project's.
-                    async for page in pages(self._reader, scope, reach=reach):
+                    async for page in pages(self._reader, Criteria(scope, reach=reach)):
                         await self._state.drop_usage(scope, [memory.id for memory in page])
                 await self._state.forget(scope, reach)
                 await hold.confirm()
@@ -210,7 +212,7 @@ class DeletionService:
         stored: list[Memory] | None = None
         while quotes := {each.id if each.form == "quote" else each.quote for each in chain(*found)} - {""}:
             if stored is None:
-                stored = [each async for page in pages(self._reader, scope) for each in page]
+                stored = await all_memories(self._reader, Criteria(scope))
             known = {each.id for each in chain(*found)}
             linked = [each for each in stored if each.id not in known and not quotes.isdisjoint({each.id, each.quote})]
             if not linked:
@@ -221,7 +223,7 @@ class DeletionService:
 
     async def _derived(self, scope: Scope, turn_ids: frozenset[str], named: Sequence[Memory]) -> list[Memory]:
         """The summaries of these turns' sessions, and the insights that were drawn from what is deleted."""
-        stored = [each async for page in pages(self._reader, scope, types=_DERIVED) for each in page]
+        stored = await all_memories(self._reader, Criteria(scope, types=_DERIVED))
         known = {each.id for each in named}
         episodes = [
             each

@@ -21,7 +21,7 @@ from semrouter_memory.evaluation.running import (
     play_files,
     table_of,
 )
-from semrouter_memory.model import Json, Reach, Scope
+from semrouter_memory.model import Criteria, Json, Scope
 
 _LIMIT = 10_000
 """More memories than any conversation leaves."""
@@ -80,7 +80,7 @@ async def play(
 ) -> Remembered:
     """Play every turn, end the session, and judge the memories; a model with the role `memory_extraction` extracts too."""
     await Learner(config, adapters, models).session(scope, f"session-of-{scope.owner_id}", conversation.turns)
-    page = await adapters.store.page(scope, limit=_LIMIT, reach=Reach.ALL, now=adapters.clock.now())
+    page = await adapters.store.page(Criteria(scope, active_at=adapters.clock.now()), limit=_LIMIT)
     failures = cast("FailureRecorder", adapters.observer).failures
     memories = tuple(memory.content for memory in reversed(page.memories))
     return Remembered(conversation, memories, tuple(failures))

@@ -37,7 +37,7 @@ from semrouter_memory.evaluation.running import (
     tracked,
 )
 from semrouter_memory.lineage import all_memories
-from semrouter_memory.model import Hit, Json, Memory, Scope
+from semrouter_memory.model import Criteria, Hit, Json, Memory, Scope
 from semrouter_memory.ports import Embedder
 from semrouter_memory.recall.render import line
 
@@ -188,7 +188,8 @@ class EndToEndRun:
             self._clock.time = session.at
             await self._learner.session(scope, f"{scope.owner_id}-session-{number}", session.turns)
         stored = [
-            self._shown(memory) for memory in await all_memories(self._adapters.store, scope, now=self._clock.now())
+            self._shown(memory)
+            for memory in await all_memories(self._adapters.store, Criteria(scope, active_at=self._clock.now()))
         ]
         self.memories += len(stored)
         return [await self._ask(scope, user.id, question, stored) for question in user.questions]

@@ -19,7 +19,7 @@ from semrouter_memory.app.adapters import Adapters, ExternalModels
 from semrouter_memory.config import MemoryConfig
 from semrouter_memory.evaluation.cases import CaseTurn, Time
 from semrouter_memory.evaluation.running import EvalOptions, PlayClock, one_by_one, play_files, table_of, turn_of
-from semrouter_memory.model import Candidate, Json, MemoryType, Scope
+from semrouter_memory.model import Candidate, Criteria, Json, MemoryType, Scope
 
 _BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
 _STEP = timedelta(seconds=1)
@@ -130,7 +130,7 @@ async def play(
     for candidate, turn in zip(candidates, appended, strict=True):
         clock.time = max(clock.time, candidate.observed_at)
         await writer.write(claim, [replace(candidate, session_id=turn.session_id, turn_ids=(turn.turn_id,))])
-    memories = (await adapters.store.page(scope, limit=len(candidates), now=None)).memories
+    memories = (await adapters.store.page(Criteria(scope), limit=len(candidates))).memories
     return ScenarioOutcome(
         scenario,
         [memory.content for memory in memories if memory.superseded_at is None],

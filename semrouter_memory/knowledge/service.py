@@ -29,8 +29,8 @@ from semrouter_memory.knowledge.documents import (
 from semrouter_memory.knowledge.reading import ReadDocument, kind_of, read
 from semrouter_memory.language.splitting import split
 from semrouter_memory.language.third_person import embedded_text
-from semrouter_memory.lineage import pages
-from semrouter_memory.model import EmbeddedMemory, Hit, Memory, OwnerKind, Reach, Scope
+from semrouter_memory.lineage import all_memories
+from semrouter_memory.model import Criteria, EmbeddedMemory, Hit, Memory, OwnerKind, Reach, Scope
 from semrouter_memory.ports import OwnerHold
 from semrouter_memory.recall.documents import DocumentSearch
 from semrouter_memory.recall.query import Query
@@ -172,7 +172,7 @@ class KnowledgeService:
 
     async def page(self, owner: Scope, *, limit: int, cursor: str = "") -> DocumentPage:
         """Raises: InvalidRequestError: the cursor is not one of ours."""
-        page = await self._reader.page(owner, limit=limit, cursor=cursor, types=DOCUMENTS, now=None)
+        page = await self._reader.page(Criteria(owner, types=DOCUMENTS), limit=limit, cursor=cursor)
         deleted = await self._deletions.tombstones(owner)
         return DocumentPage(tuple(document_from(row) for row in page.memories if not deleted.covers(row)), page.cursor)
 
@@ -233,8 +233,8 @@ class KnowledgeService:
         return EmbeddedMemory(row, passages[0].vector) if passages else (await self._embedded([row]))[0]
 
     async def _stored(self, owner: Scope, document: str) -> list[Memory]:
-        within = pages(self._reader, owner.in_project(document), reach=Reach.EXACT, types=PASSAGES)
-        return [row async for page in within for row in page]
+        within = Criteria(owner.in_project(document), reach=Reach.EXACT, types=PASSAGES)
+        return await all_memories(self._reader, within)
 
     async def _delete_others(self, owner: Scope, document: Document) -> None:
         current = frozenset(document.passages)

@@ -28,7 +28,16 @@ from semrouter_memory.maintenance.related import (
     groups,
     keeps_everything,
 )
-from semrouter_memory.model import ChatMessage, EmbeddedMemory, Json, MaintenanceReport, Memory, Scope, derived_id
+from semrouter_memory.model import (
+    ChatMessage,
+    Criteria,
+    EmbeddedMemory,
+    Json,
+    MaintenanceReport,
+    Memory,
+    Scope,
+    derived_id,
+)
 from semrouter_memory.ports import ChatModel
 from semrouter_memory.retain.passages import reads_all
 from semrouter_memory.retain.redact import is_redacted, without_secrets
@@ -111,7 +120,7 @@ class Consolidator:
             UnavailableError: a part is unavailable; groups
                 merged before stay merged.
         """
-        memories = await all_memories(self._reader, scope, now=self._clock.now())
+        memories = await all_memories(self._reader, Criteria(scope, active_at=self._clock.now()))
         if len(memories) < self._config.consolidate_at:
             return False
         memories = [

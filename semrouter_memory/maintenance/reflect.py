@@ -19,6 +19,7 @@ from semrouter_memory.maintenance.sweep import note_time, noted_time
 from semrouter_memory.model import (
     DERIVED_FROM,
     REFLECTION_SOURCE,
+    Criteria,
     EmbeddedMemory,
     MaintenanceReport,
     Memory,
@@ -84,7 +85,7 @@ class InsightWriter:
 
     async def _told(self, owner: Scope) -> Mapping[Scope, list[Memory]]:
         """The newest episodes and quotes of each project, newest first; none while the user has paused remembering."""
-        page = await self._reader.page(owner, limit=MAX_READ, now=self._clock.now())
+        page = await self._reader.page(Criteria(owner, active_at=self._clock.now()), limit=MAX_READ)
         deleted = await self._turn_log.tombstones(owner)
         found: dict[Scope, list[Memory]] = {}
         for memory in page.memories if deleted.paused_since is None else ():
@@ -135,9 +136,8 @@ class InsightWriter:
         return written
 
     async def _is_known(self, scope: Scope, row: EmbeddedMemory) -> bool:
-        hits = await self._reader.search(
-            scope, row.vector, limit=_NEIGHBOURS, now=self._clock.now(), reach=Reach.RECALL, fresh=True
-        )
+        criteria = Criteria(scope, reach=Reach.RECALL, active_at=self._clock.now())
+        hits = await self._reader.search(criteria, row.vector, limit=_NEIGHBOURS, fresh=True)
         return any(hit.similarity >= _SAME_SIMILARITY for hit in hits)
 
     def _memory(self, scope: Scope, insight: Insight) -> Memory:

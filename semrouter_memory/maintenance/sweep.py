@@ -31,6 +31,7 @@ from semrouter_memory.maintenance.eviction import (
 from semrouter_memory.model import (
     DERIVED_FROM,
     Counts,
+    Criteria,
     EvictionCandidate,
     EvictionReason,
     MaintenanceReport,
@@ -248,7 +249,7 @@ class Sweeper:
         # Called after every write: all memories of an owner are read only when some of them must be evicted.
         if not config.max_bytes and await self._reader.count(scope) <= config.max_memories:
             return []
-        memories = await all_memories(self._reader, scope, now=None)
+        memories = await all_memories(self._reader, Criteria(scope))
         if not exceeds_quota(len(memories), sum(map(size_of, memories)), config):
             return []
         return over_quota(memories, await self._usage(scope, memories), now=now, config=config)

@@ -22,7 +22,7 @@ from semrouter_memory.knowledge.service import KnowledgeService
 from semrouter_memory.manage.admission import require_text
 from semrouter_memory.manage.parameters import OneProject
 from semrouter_memory.manage.schemas import MAX_HITS, ApiAnswer, ApiRequest, whole_number
-from semrouter_memory.model import Hit, Memory, Reach, Scope
+from semrouter_memory.model import Criteria, Hit, Memory, Reach, Scope
 from semrouter_memory.ports import ChatModel
 from semrouter_memory.recall.render import cited_source
 from semrouter_memory.recall.strategy import best_first
@@ -192,9 +192,8 @@ class Reflector:
 
     async def _of_memories(self, scope: Scope, asked: ReflectRequest) -> list[Hit]:
         reach = Reach.ALL if asked.project_id is None else Reach.EXACT
-        hits = await self._searcher.search_fresh(
-            scope, asked.question, limit=MAX_HITS, types=None, reach=reach, calibrated=True
-        )
+        criteria = Criteria(scope, reach=reach)
+        hits = await self._searcher.search_fresh(criteria, asked.question, limit=MAX_HITS, calibrated=True)
         deleted = await self._backends.turn_log.tombstones(scope)
         found = [hit for hit in hits if hit.relevance >= self._threshold and not deleted.covers(hit.memory)]
         return (await whole(self._backends.store, scope, found))[:MAX_HITS]

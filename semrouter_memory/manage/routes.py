@@ -53,7 +53,7 @@ from semrouter_memory.manage.schemas import (
     StoreRequest,
     UpdateRequest,
 )
-from semrouter_memory.model import ANY_MEMORY, Memory, MemoryType, OwnerKind, Scope, parse_filter
+from semrouter_memory.model import ANY_MEMORY, Criteria, Memory, MemoryType, OwnerKind, Scope, parse_filter
 
 router = api_router(PREFIX, "memory")
 
@@ -85,14 +85,12 @@ async def list_memories(
     """Active memories, newest first: neither superseded nor expired."""
     scope = api.scope(owner, project_id)
     page = await api.service.page(
-        scope,
+        Criteria(
+            scope, reach=reach_of(project_id), types=_types(types), memory_filter=memory_filter, observed=observed
+        ),
         limit=limit,
         cursor=cursor,
-        types=_types(types),
-        memory_filter=memory_filter,
         wanted=_wanted(form, source, pinned, goal=goal, outcome=outcome),
-        reach=reach_of(project_id),
-        observed=observed,
         history=include == "history",
     )
     return MemoryList(data=await _shown(api, scope, page.memories), next_cursor=page.cursor or None)
@@ -141,15 +139,17 @@ async def search_memories(owner: Scope, api: Access, body: SearchRequest) -> Hit
     """The active memories most relevant to a query, best first."""
     scope = api.scope(owner, body.project_id)
     page = await api.service.search(
-        scope,
+        Criteria(
+            scope,
+            reach=reach_of(body.project_id),
+            types=_types(body.types),
+            memory_filter=parse_filter(body.filter),
+            observed=observed_in(body.since, body.until),
+        ),
         body.query,
         limit=body.limit,
         cursor=body.cursor,
-        types=_types(body.types),
-        memory_filter=parse_filter(body.filter),
         wanted=_wanted(body.form, body.source, body.pinned),
-        reach=reach_of(body.project_id),
-        observed=observed_in(body.since, body.until),
         threshold=body.threshold,
     )
     usage = await api.service.usage(scope, (hit.memory for hit in page.hits))

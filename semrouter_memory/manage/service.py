@@ -37,15 +37,14 @@ from semrouter_memory.manage.importing import Importer, Written
 from semrouter_memory.manage.schemas import StoreRequest, UpdateRequest
 from semrouter_memory.model import (
     ALWAYS,
-    ANY_MEMORY,
     CATEGORY,
+    Criteria,
     EmbeddedMemory,
     Episode,
     Hit,
     HitPage,
     Json,
     Memory,
-    MemoryFilter,
     MemoryType,
     Page,
     PendingSession,
@@ -120,21 +119,16 @@ class MemoryService:
 
     async def page(
         self,
-        scope: Scope,
+        criteria: Criteria,
         *,
         limit: int,
         cursor: str = "",
-        types: frozenset[MemoryType] | None = None,
-        memory_filter: MemoryFilter = ANY_MEMORY,
         wanted: Callable[[Memory], bool] = _every,
-        reach: Reach = Reach.ALL,
-        observed: Period = ALWAYS,
         history: bool = False,
     ) -> Page:
         """Active memories, newest first. A page may hold fewer than `limit` and still have a successor.
 
         Args:
-            observed: only memories of what was said in this period.
             wanted: which of them.
             history: superseded ones too; expired ones never.
 
@@ -142,18 +136,9 @@ class MemoryService:
             InvalidRequestError: the cursor is not one of ours.
         """
         now = self._clock.now()
-        active = None if history else now
-        page = await self._reader.page(
-            scope,
-            limit=limit,
-            cursor=cursor,
-            types=types,
-            memory_filter=memory_filter,
-            reach=reach,
-            observed=observed,
-            now=active,
-        )
-        deleted = await self._turn_log.tombstones(scope)
+        criteria = replace(criteria, active_at=None if history else now)
+        page = await self._reader.page(criteria, limit=limit, cursor=cursor)
+        deleted = await self._turn_log.tombstones(criteria.scope)
         shown = (
             memory
             for memory in page.memories
@@ -179,8 +164,8 @@ class MemoryService:
             history: superseded ones too.
         """
         now = self._clock.now()
-        until = None if history else now
-        async for page in pages(self._reader, scope, observed=observed, now=until, limit=_EXPORT_PAGE):
+        criteria = Criteria(scope, active_at=None if history else now, observed=observed)
+        async for page in pages(self._reader, criteria, limit=_EXPORT_PAGE):
             deleted = await self._turn_log.tombstones(scope)
             for memory in page:
                 if not deleted.covers(memory) and (memory.expires_at is None or memory.expires_at > now):
@@ -199,22 +184,17 @@ class MemoryService:
 
     async def search(
         self,
-        scope: Scope,
+        criteria: Criteria,
         query: str,
         *,
         limit: int,
-        types: frozenset[MemoryType] | None = None,
-        memory_filter: MemoryFilter = ANY_MEMORY,
         wanted: Callable[[Memory], bool] = _every,
-        reach: Reach = Reach.ALL,
-        observed: Period = ALWAYS,
         threshold: float | None = None,
         cursor: str = "",
     ) -> HitPage:
-        """The most relevant memories for a query, best first; with a threshold only those at least as relevant.
+        """The most relevant active memories for a query, best first; with a threshold only those at least as relevant.
 
         Args:
-            observed: only memories of what was said in this period.
             wanted: which of them.
             cursor: of the page before, of a search that asked the same.
 
@@ -227,12 +207,11 @@ class MemoryService:
         found: dict[str, Hit] = {}
         searched, is_last = limit, False
         while not is_last and len(found) <= start + limit:
-            hits = await self._searcher.search_fresh(
-                scope, query, limit=searched, types=types, memory_filter=memory_filter, reach=reach, observed=observed
-            )
-            deleted = await self._turn_log.tombstones(scope)
+            hits = await self._searcher.search_fresh(criteria, query, limit=searched)
+            deleted = await self._turn_log.tombstones(criteria.scope)
             relevant = [hit for hit in hits if threshold is None or hit.relevance >= threshold]
-            for hit in await whole(self._reader, scope, [hit for hit in relevant if not deleted.covers(hit.memory)]):
+            visible = [hit for hit in relevant if not deleted.covers(hit.memory)]
+            for hit in await whole(self._reader, criteria.scope, visible):
                 if wanted(hit.memory):
                     found.setdefault(hit.memory.id, hit)
             is_last = len(hits) < searched or len(relevant) < len(hits)
@@ -347,9 +326,8 @@ class MemoryService:
     async def _stored(self, scope: Scope, memory: Memory, new: StoreRequest, hold: OwnerHold) -> Memory:
         """The memory, or the one that says the same already; what it gives a new value becomes history."""
         (row,) = await embedded(self._backends.embedder, [memory])
-        hits = await self._reader.search(
-            scope, row.vector, limit=_NEIGHBOURS, now=self._clock.now(), types=None, reach=Reach.EXACT, fresh=True
-        )
+        criteria = Criteria(scope, reach=Reach.EXACT, active_at=self._clock.now())
+        hits = await self._reader.search(criteria, row.vector, limit=_NEIGHBOURS, fresh=True)
         hits = await whole(self._reader, scope, hits)
         deleted = await self._turn_log.tombstones(scope)
         alike = (hit for hit in hits if hit.memory.within_session == memory.within_session)

@@ -3,7 +3,15 @@
 Times are aware datetimes in UTC. Texts are user content: they never go into a log.
 """
 
-from semrouter_memory.model.filters import ANY_MEMORY, Attached, MemoryFilter, attached_to, filterable, parse_filter
+from semrouter_memory.model.filters import (
+    ANY_MEMORY,
+    Attached,
+    Criteria,
+    MemoryFilter,
+    attached_to,
+    filterable,
+    parse_filter,
+)
 from semrouter_memory.model.memories import (
     ALWAYS,
     ASKED,

@@ -1,18 +1,19 @@
-"""Which memories are wanted, by category, metadata and importance: `category=work,metadata.team=core,min_importance=0.5`. Pure.
+"""Which memories are meant: the criteria of a read, and filters like `category=work,metadata.team=core,min_importance=0.5`. Pure.
 
-One grammar for routes, requests, the API and the command line. All conditions must hold, so two filters together are both.
+Filters have one grammar for routes, requests, the API and the command line. All conditions must hold, so two filters together are both.
 """
 
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
+from datetime import datetime
 from typing import TypeAlias
 from urllib.parse import unquote
 
-from semrouter_memory.model.memories import CATEGORY, Memory
+from semrouter_memory.model.memories import ALWAYS, CATEGORY, Memory, Period
 from semrouter_memory.model.metadata import PROVENANCE
-from semrouter_memory.model.scope import Json
+from semrouter_memory.model.scope import Json, MemoryType, Reach, Scope
 
 MAX_VALUE_CHARS = 128
 """Of a value that a filter can name, and of a category."""
@@ -57,6 +58,27 @@ class MemoryFilter:
 
 
 ANY_MEMORY = MemoryFilter()
+
+
+@dataclass(frozen=True, slots=True)
+class Criteria:
+    """Which of an owner's memories are meant.
+
+    Attributes:
+        active_at: only memories that are neither superseded nor expired then; None: superseded and expired ones too.
+        types: None: of every type; an empty set: no memory.
+        observed: only memories of what was said in this period.
+        expires_by: only memories that expire then or before.
+    """
+
+    scope: Scope
+    _: KW_ONLY
+    reach: Reach = Reach.ALL
+    active_at: datetime | None = None
+    types: frozenset[MemoryType] | None = None
+    memory_filter: MemoryFilter = ANY_MEMORY
+    observed: Period = ALWAYS
+    expires_by: datetime | None = None
 
 
 def attached_to(metadata: Mapping[str, Json]) -> Attached:

@@ -15,7 +15,7 @@ from semrouter_memory.config import KnowledgeConfig
 from semrouter_memory.language.bm25 import build
 from semrouter_memory.language.terms import search_terms
 from semrouter_memory.learned.logistic import Features, Logistic, log_odds, probabilities
-from semrouter_memory.model import Hit, MemoryType, Reach, Scope
+from semrouter_memory.model import Criteria, Hit, MemoryType, Scope
 from semrouter_memory.ports import Clock, MemoryReader
 from semrouter_memory.recall.query import Query
 from semrouter_memory.recall.query_vectors import QueryVectors
@@ -61,16 +61,8 @@ class DocumentSearch:
             UnavailableError: the model or the store does not answer.
         """
         (vector,) = await self._vectors.get(query, query.search_text)
-        found = await self._reader.search(
-            owner,
-            vector,
-            limit=FETCHED,
-            now=self._clock.now(),
-            types=_PASSAGES,
-            reach=Reach.ALL,
-            fresh=fresh,
-            text=query.search_words,
-        )
+        criteria = Criteria(owner, active_at=self._clock.now(), types=_PASSAGES)
+        found = await self._reader.search(criteria, vector, limit=FETCHED, fresh=fresh, text=query.search_words)
         return ranked(found, query)
 
 

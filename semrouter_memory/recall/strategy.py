@@ -16,7 +16,15 @@ from numpy.typing import NDArray
 from semrouter_memory.config import RecallConfig
 from semrouter_memory.errors import StoreUnavailableError
 from semrouter_memory.language.bm25 import TermIndex, build
-from semrouter_memory.model import ALWAYS, Hit, Memory, Period, Reach, RecallOptions, RecallRequest, Scope, Vector
+from semrouter_memory.model import (
+    Criteria,
+    Hit,
+    Memory,
+    Reach,
+    RecallOptions,
+    RecallRequest,
+    Vector,
+)
 from semrouter_memory.ports import Clock, MemoryIndex, MemoryReader, OwnerIndexes
 from semrouter_memory.recall.categories import MemoryCategory, categories_of
 from semrouter_memory.recall.deadline import Deadline, StepTimer
@@ -106,17 +114,20 @@ class MemorySource:
 
     Args:
         indexes: of recently active owners; None: the store is always searched.
+
+    Attributes:
+        reader: of the store, for owners without an index.
     """
 
     def __init__(self, *, reader: MemoryReader, indexes: OwnerIndexes | None, clock: Clock) -> None:
-        self._reader = reader
+        self.reader = reader
         self._indexes = indexes
         self.now = clock.now
 
     @property
     def available(self) -> bool:
         """Whether the store can be asked; False while it is known to be unavailable."""
-        return self._reader.available
+        return self.reader.available
 
     async def index(self, request: RecallRequest, deadline: Deadline) -> MemoryIndex | None:
         """The owner's index; None: search the store.
@@ -128,42 +139,20 @@ class MemorySource:
             index = await self._indexes.get(request.scope, until=deadline.owner_index())
             if index is not None:
                 return index
-        if not self._reader.available:
+        if not self.reader.available:
             raise StoreUnavailableError("the store is known to be unavailable")
         return None
 
-    async def nearest(
-        self,
-        request: RecallRequest,
-        vector: Vector,
-        *,
-        words: str,
-        limit: int,
-        pinned: bool = False,
-        reach: Reach = Reach.RECALL,
-        observed: Period = ALWAYS,
-        fresh: bool = False,
-    ) -> MemoryIndex:
-        """The store's best memories. Raises `StoreUnavailableError`.
-
-        Args:
-            words: of the query, for a search by words as well; "" for none.
-            pinned: also what the user pinned, however far from the query.
-        """
-        hits = await self._reader.search(
+    def criteria(self, request: RecallRequest) -> Criteria:
+        """The memories that may be recalled now."""
+        options = request.options
+        return Criteria(
             request.scope,
-            vector,
-            limit=limit,
-            now=self.now(),
-            types=request.options.types,
-            memory_filter=request.options.memory_filter,
-            reach=reach,
-            observed=observed,
-            fresh=fresh,
-            text=words,
-            pinned=pinned,
+            reach=Reach.RECALL,
+            active_at=self.now(),
+            types=options.types,
+            memory_filter=options.memory_filter,
         )
-        return hit_index(hits)
 
     async def in_order(self, request: RecallRequest, deadline: Deadline, *, oldest_first: bool) -> Iterator[Memory]:
         """The memories that may be recalled, the user's pinned ones and then by age; of an owner without an index, the first ones.
@@ -171,20 +160,11 @@ class MemorySource:
         Raises:
             StoreUnavailableError: the owner has no index, and the store is unavailable.
         """
-        types, memory_filter = request.options.types, request.options.memory_filter
-        index = await self.index(request, deadline)
+        index, criteria = await self.index(request, deadline), self.criteria(request)
         if index is None:
-            page = await self._reader.page(
-                request.scope,
-                limit=_PAGE,
-                types=types,
-                memory_filter=memory_filter,
-                reach=Reach.RECALL,
-                now=self.now(),
-                oldest_first=oldest_first,
-            )
+            page = await self.reader.page(criteria, limit=_PAGE, oldest_first=oldest_first)
             return iter(sorted(page.memories, key=lambda memory: not memory.pinned))
-        positions = index.positions(request.scope, now=self.now(), types=types, memory_filter=memory_filter)
+        positions = index.positions(criteria)
         positions = positions if oldest_first else positions[::-1]
         others = (index.labels[positions] & MemoryCategory.PINNED) == 0
         # A stable order: by age among the pinned, and among the others.
@@ -212,8 +192,8 @@ class HitIndex:
     def labels(self) -> NDArray[np.uint16]:
         return np.array([categories_of(hit.memory) for hit in self.hits], dtype=np.uint16)
 
-    def positions(self, *_: Scope, **__: object) -> NDArray[np.intp]:
-        """All: the store has looked at scope, expiry and type."""
+    def positions(self, _: Criteria) -> NDArray[np.intp]:
+        """All: the store has looked at the criteria."""
         return np.arange(len(self.hits))
 
     def similarities(self, _: Vector) -> NDArray[np.float32]:

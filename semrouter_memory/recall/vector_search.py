@@ -16,20 +16,7 @@ from semrouter_memory.config import RecallConfig
 from semrouter_memory.language.scripts import CJK, simplified
 from semrouter_memory.language.third_person import to_third_person
 from semrouter_memory.language.words import content_runs, content_words
-from semrouter_memory.model import (
-    ALWAYS,
-    ANY_MEMORY,
-    Hit,
-    MemoryFilter,
-    MemoryType,
-    OwnerKind,
-    Period,
-    Reach,
-    RecallOptions,
-    RecallRequest,
-    Scope,
-    Vector,
-)
+from semrouter_memory.model import Criteria, Hit, OwnerKind, RecallRequest, Vector
 from semrouter_memory.ports import Embedder, MemoryIndex
 from semrouter_memory.recall import categories, relevance
 from semrouter_memory.recall.deadline import Deadline, StepTimer, discard
@@ -38,7 +25,7 @@ from semrouter_memory.recall.features import CandidateFeatures, Floats, QueryFea
 from semrouter_memory.recall.prototypes import Intent, LazyPrototypes
 from semrouter_memory.recall.query import Query
 from semrouter_memory.recall.query_vectors import QueryVectors
-from semrouter_memory.recall.strategy import MemorySource, SearchResult, best_first, pinned_tokens
+from semrouter_memory.recall.strategy import MemorySource, SearchResult, best_first, hit_index, pinned_tokens
 
 # More than asked for, so that memories which are visible, repeated or deleted do not starve the result.
 _FETCH_FACTOR = 2
@@ -78,6 +65,7 @@ class VectorSearch(ABC):
         """See `Strategy`."""
         with timer.measure("query"):
             text = self._text(query)
+        criteria, limit = self._source.criteria(request), _fetched(request.options.limit)
         index = None
         if not self._source.available:
             # Nothing is embedded in vain.
@@ -92,42 +80,34 @@ class VectorSearch(ABC):
                     index = await self._source.index(request, deadline)
             with timer.measure("score"):
                 features = QueryFeatures.of(query)
-                candidates = self._candidates(index, request, features) if index is not None else None
+                candidates = None
+                if index is not None:
+                    candidates = CandidateFeatures.of(index, index.positions(criteria), features)
             with timer.measure("embed"):
                 vector, intent = await embedding
         finally:
             discard(embedding)
         if candidates is None:
             with timer.measure("search"):
-                hits = await self._nearest(request, vector, query, pinned=self._gives_pinned(request))
+                hits = await self._nearest(criteria, vector, query, limit=limit, pinned=self._gives_pinned(request))
         with timer.measure("score"):
             if candidates is None:
-                candidates = self._candidates(hits, request, features)
+                candidates = CandidateFeatures.of(hits, hits.positions(criteria), features)
             if not len(candidates):
                 return SearchResult(empty=True)
             features = features.embedded(vector, intent, known_names=candidates.known_names)
             if timer.explanation is not None:
                 timer.explanation.features = features
                 timer.explanation.searched.append(text)
-            return await self._ranked(candidates.compared(vector), features, _fetched(request), timer.explanation)
+            return await self._ranked(candidates.compared(vector), features, limit, timer.explanation)
 
     async def search_fresh(
-        self,
-        scope: Scope,
-        text: str,
-        *,
-        limit: int,
-        types: frozenset[MemoryType] | None,
-        memory_filter: MemoryFilter = ANY_MEMORY,
-        reach: Reach,
-        observed: Period = ALWAYS,
-        calibrated: bool = False,
+        self, criteria: Criteria, text: str, *, limit: int, calibrated: bool = False
     ) -> Sequence[Hit]:
-        """The store's best memories for a query, every acknowledged write among them, with their relevance.
+        """The store's best active memories for a query, every acknowledged write among them, with their relevance.
 
         Args:
             limit: up to which the order is that of the relevance; more may come, for what the caller leaves out.
-            observed: only memories of what was said in this period.
             calibrated: the relevance is that of recall, whose threshold it is compared with. A search wants to find
                 something, whatever its words; its relevance is higher.
 
@@ -135,46 +115,37 @@ class VectorSearch(ABC):
             UnavailableError: the model does not answer.
             StoreUnavailableError: the store is unavailable.
         """
-        options = RecallOptions(limit=limit, threshold=-1.0, types=types, memory_filter=memory_filter)
-        request = RecallRequest(scope=scope, query=text, options=options)
-        query = Query(text=text, now=self._source.now(), max_chars=self._config.max_query_chars)
+        now, limit = self._source.now(), _fetched(limit)
+        criteria = replace(criteria, active_at=now)
+        query = Query(text=text, now=now, max_chars=self._config.max_query_chars)
         vector, intent = await self._embedded(self._text(query), query, Deadline(self._config, bounded=False))
-        hits = await self._nearest(request, vector, query, reach=reach, observed=observed, fresh=True)
+        hits = await self._nearest(criteria, vector, query, limit=limit, fresh=True)
         features = QueryFeatures.of(query)
-        candidates = self._candidates(hits, request, features)
+        candidates = CandidateFeatures.of(hits, hits.positions(criteria), features)
         if not len(candidates):
             return ()
         features = features.embedded(vector, intent, known_names=candidates.known_names)
         if not calibrated:
             features = replace(features, wants=max(features.wants, _SEARCHES))
-        return (await self._ranked(candidates.compared(vector), features, _fetched(request), None)).hits
+        return (await self._ranked(candidates.compared(vector), features, limit, None)).hits
 
     async def _nearest(
         self,
-        request: RecallRequest,
+        criteria: Criteria,
         vector: Vector,
         query: Query,
         *,
+        limit: int,
         pinned: bool = False,
-        reach: Reach = Reach.RECALL,
-        observed: Period = ALWAYS,
         fresh: bool = False,
     ) -> MemoryIndex:
-        words, limit = self._words(query), _fetched(request) * _STORE_FACTOR
-        return await self._source.nearest(
-            request, vector, words=words, limit=limit, pinned=pinned, reach=reach, observed=observed, fresh=fresh
-        )
+        limit, text = limit * _STORE_FACTOR, self._words(query)
+        hits = await self._source.reader.search(criteria, vector, limit=limit, fresh=fresh, text=text, pinned=pinned)
+        return hit_index(hits)
 
     def _gives_pinned(self, request: RecallRequest) -> bool:
         """Whether what is pinned is injected however far it is: of the user's own, where there is room for it."""
         return request.scope.kind is OwnerKind.USER and pinned_tokens(request.options, self._config) > 0
-
-    def _candidates(self, index: MemoryIndex, request: RecallRequest, features: QueryFeatures) -> CandidateFeatures:
-        options = request.options
-        positions = index.positions(
-            request.scope, now=self._source.now(), types=options.types, memory_filter=options.memory_filter
-        )
-        return CandidateFeatures.of(index, positions, features)
 
     # -- what a strategy decides ---------------------------------------------------------------------------------------
 
@@ -297,5 +268,5 @@ def _chinese_units(query: str) -> Iterator[str]:
         yield from (run[at : at + _PAIR] for at in range(len(run) - 1))
 
 
-def _fetched(request: RecallRequest) -> int:
-    return max(request.options.limit * _FETCH_FACTOR, _MIN_FETCHED)
+def _fetched(limit: int) -> int:
+    return max(limit * _FETCH_FACTOR, _MIN_FETCHED)

@@ -26,7 +26,17 @@ from semrouter_memory.errors import (
 )
 from semrouter_memory.events import EpisodeFinished, SessionDue, WorkFailed
 from semrouter_memory.lineage import pages
-from semrouter_memory.model import Candidate, Claim, LoggedTurn, MemoryType, OwnerKind, Reach, Scope, TurnState
+from semrouter_memory.model import (
+    Candidate,
+    Claim,
+    Criteria,
+    LoggedTurn,
+    MemoryType,
+    OwnerKind,
+    Reach,
+    Scope,
+    TurnState,
+)
 from semrouter_memory.retain import episodes, lessons, quotes
 from semrouter_memory.retain.failures import FailurePolicy, RetainParts
 from semrouter_memory.retain.passages import fitted, reads_all
@@ -195,7 +205,7 @@ class SessionEndHandler:
     async def _known(self, user: Scope) -> frozenset[str]:
         """Terms of what is known of the user. Episodes are left out: they tell of the run itself."""
         found: set[str] = set()
-        async for page in pages(self._reader, user, types=_ABOUT_USERS):
+        async for page in pages(self._reader, Criteria(user, types=_ABOUT_USERS)):
             found |= await asyncio.to_thread(lessons.known_terms, page)
         return frozenset(found)
 
@@ -206,7 +216,7 @@ class SessionEndHandler:
         read: few users have any, and many sessions end.
         """
         latest = self._parts.backends.clock.now() + timedelta(hours=self._parts.config.session_memory_hours)
-        passing = pages(self._reader, claim.scope, reach=Reach.RECALL, expires_by=latest)
+        passing = pages(self._reader, Criteria(claim.scope, reach=Reach.RECALL, expires_by=latest))
         limited = [each async for page in passing for each in page if each.within_session]
         found = [each for each in limited if await self._turn_log.is_called(claim, each.within_session)]
         if found:

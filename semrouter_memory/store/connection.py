@@ -20,7 +20,7 @@ from pymilvus.client.types import Status
 from pymilvus.client.utils import SciPyHelper
 
 from semrouter_memory.errors import StoreUnavailableError
-from semrouter_memory.model import Reach, Scope
+from semrouter_memory.model import Criteria, Scope
 from semrouter_memory.ports import MAX_PINNED
 from semrouter_memory.store import collection, schema
 from semrouter_memory.store.lite import LiteClock, LiteServer
@@ -245,7 +245,7 @@ class MilvusConnection:
         """See a search answered."""
         vector = np.zeros(self._target.dimension, dtype=np.float32)
         vector[0] = 1.0
-        no_row = Selection(scope=Scope(""), reach=Reach.ALL, passages=True)
+        no_row = Selection(Criteria(Scope("")), passages=True)
         await self._nearest(SearchQuery(vector=vector, terms="", selection=no_row, limit=1, fresh=False))
 
     def for_collection(self, name: str) -> "MilvusConnection":

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from semrouter_memory.databases import micros, moment
 from semrouter_memory.language import bm25
-from semrouter_memory.model import PINNED, Reach
+from semrouter_memory.model import PINNED, Criteria
 from semrouter_memory.ports import MAX_PINNED
 from semrouter_memory.store import schema
 from semrouter_memory.store.index_record import Recorder
@@ -44,9 +44,8 @@ class InMemoryRows:
         """BM25 by primary key, of the rows that hold one of the words."""
         if not query.terms:
             return {}
-        active = Selection(
-            scope=query.selection.scope, reach=Reach.ALL, active_at=query.selection.active_at, passages=True
-        )
+        searched = query.selection.criteria
+        active = Selection(Criteria(searched.scope, active_at=searched.active_at), passages=True)
         rows = list(self._selected(active))
         index = bm25.build([row["content"] for row in rows])
         scores = index.scores(index.find(query.terms.split()))
@@ -83,14 +82,15 @@ class InMemoryRows:
 
 def _condition(selection: Selection) -> Callable[[Row], bool]:
     """Same as `schema.filter_expression`, and exact in what a memory filter wants."""
-    scope = selection.scope
+    criteria = selection.criteria
+    scope = criteria.scope
     owner, types = schema.stored_owner(scope), schema.types_of(selection)
-    within = schema.projects_within(scope, selection.reach)
+    within = schema.projects_within(scope, criteria.reach)
     projects = None if within is None else {schema.stored_id(project) for project in within}
     ids = None if selection.ids is None else {schema.primary_key(scope, each) for each in selection.ids}
     newer = None if selection.superseded_by is None else set(map(schema.stored_id, selection.superseded_by))
-    active_at = None if selection.active_at is None else micros(selection.active_at)
-    expires_by = schema.NEVER if selection.expires_by is None else micros(selection.expires_by)
+    active_at = None if criteria.active_at is None else micros(criteria.active_at)
+    expires_by = schema.NEVER if criteria.expires_by is None else micros(criteria.expires_by)
     created_until = schema.NEVER if selection.created_until is None else selection.created_until
 
     def is_meant(row: Row) -> bool:
@@ -103,9 +103,9 @@ def _condition(selection: Selection) -> Callable[[Row], bool]:
             and (active_at is None or (row["superseded_at"] == schema.NEVER and row["expires_at"] > active_at))
             and row["expires_at"] <= expires_by
             and row["created_at"] <= created_until
-            and moment(row["observed_at"]) in selection.observed
+            and moment(row["observed_at"]) in criteria.observed
             and (not selection.pinned or row["metadata"].get(PINNED) is True)
-            and schema.memory_from(scope, row) in selection.memory_filter
+            and schema.memory_from(scope, row) in criteria.memory_filter
         )
 
     return is_meant

@@ -12,15 +12,11 @@ from operator import itemgetter
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from semrouter_memory.model import (
-    ALWAYS,
-    ANY_MEMORY,
+    Criteria,
     EmbeddedMemory,
     Hit,
     Memory,
-    MemoryFilter,
-    MemoryType,
     Page,
-    Period,
     Reach,
     Scope,
     Vector,
@@ -171,112 +167,74 @@ class MemoryCollection(ABC):
 
     async def search(
         self,
-        scope: Scope,
+        criteria: Criteria,
         vector: Vector,
         *,
         limit: int,
-        now: datetime,
-        types: frozenset[MemoryType] | None = None,
-        memory_filter: MemoryFilter = ANY_MEMORY,
-        reach: Reach = Reach.RECALL,
-        observed: Period = ALWAYS,
         fresh: bool = False,
         text: str = "",
         pinned: bool = False,
     ) -> list[Hit]:
         """Same as the port's. While Milvus Lite's file is compacted or copied, words are not searched."""
-        if limit < 1 or types == frozenset():
+        if limit < 1 or criteria.types == frozenset():
             return []
-        selection = Selection(
-            scope=scope,
-            reach=reach,
-            active_at=now,
-            types=types,
-            memory_filter=memory_filter,
-            observed=observed,
-            passages=True,
-        )
         # Searching words reads Lite's file, which is locked then.
         with self.writes.try_shared() as may_read_file:
             query = SearchQuery(
                 vector=vector,
                 terms=schema.asked_terms(text) if may_read_file else "",
-                selection=selection,
+                selection=Selection(criteria, passages=True),
                 limit=limit,
                 fresh=fresh,
                 pinned=pinned,
             )
             found = await self._ask("search", lambda rows: rows.search(query))
-        hits = (Hit(schema.memory_from(scope, row), cosine, cosine) for row, cosine in found)
-        return [hit for hit in hits if is_searched(hit.memory) and hit.memory in memory_filter]
+        hits = (Hit(schema.memory_from(criteria.scope, row), cosine, cosine) for row, cosine in found)
+        return [hit for hit in hits if is_searched(hit.memory) and hit.memory in criteria.memory_filter]
 
     async def get(self, scope: Scope, memory_id: str) -> Memory | None:
-        selection = Selection(scope=scope, reach=Reach.ALL, ids=[memory_id])
-        rows = await self._query(selection, schema.READ_COLUMNS)
+        rows = await self._query(Selection(Criteria(scope), ids=[memory_id]), schema.READ_COLUMNS)
         return schema.memory_from(scope, rows[0]) if rows else None
 
-    async def page(
-        self,
-        scope: Scope,
-        *,
-        limit: int,
-        cursor: str = "",
-        types: frozenset[MemoryType] | None = None,
-        memory_filter: MemoryFilter = ANY_MEMORY,
-        reach: Reach = Reach.ALL,
-        observed: Period = ALWAYS,
-        now: datetime | None,
-        expires_by: datetime | None = None,
-        oldest_first: bool = False,
-    ) -> Page:
+    async def page(self, criteria: Criteria, *, limit: int, cursor: str = "", oldest_first: bool = False) -> Page:
         """Same as the port's. Milvus does not sort: this reads the id and time of each memory not listed yet.
 
         That is 60 ms for 20,000 memories on Lite; a server takes 200 ms for a time tick, twice.
         """
         after = decode_cursor(cursor) if cursor else None
-        if limit < 1 or types == frozenset():
+        if limit < 1 or criteria.types == frozenset():
             return Page((), "")
-        selection = Selection(
-            scope=scope,
-            reach=reach,
-            active_at=now,
-            types=types,
-            memory_filter=memory_filter,
-            observed=observed,
-            expires_by=expires_by,
-            created_until=after.created_at if after else None,
-        )
+        selection = Selection(criteria, created_until=after.created_at if after else None)
         positions = map(position_of, await self._read_all(selection))
         page, further = listed(positions, limit=limit, after=after, oldest_first=oldest_first)
-        memories = await self._at(scope, page)
-        return Page(tuple(each for each in memories if each in memory_filter), further)
+        memories = await self._at(criteria.scope, page)
+        return Page(tuple(each for each in memories if each in criteria.memory_filter), further)
 
     async def predecessors(self, scope: Scope, memory_ids: Sequence[str]) -> list[Memory]:
         found: list[Row] = []
         for newer in _batches([memory_id for memory_id in dict.fromkeys(memory_ids) if memory_id], _KEYS_BATCH):
-            selection = Selection(scope=scope, reach=Reach.ALL, superseded_by=newer)
-            found += await self._read_all(selection, schema.READ_COLUMNS)
+            found += await self._read_all(Selection(Criteria(scope), superseded_by=newer), schema.READ_COLUMNS)
         return [schema.memory_from(scope, row) for row in found]
 
     def scan(self) -> AsyncIterator[Sequence[Memory]]:
         return scanned(self._ask)
 
     async def count(self, scope: Scope) -> int:
-        return await self._count(Selection(scope=scope, reach=Reach.ALL))
+        return await self._count(Selection(Criteria(scope)))
 
     async def load_owner(self, scope: Scope, *, limit: int, now: datetime) -> list[EmbeddedMemory] | None:
         """Same as the port's. On Lite 10 to 20 ms for 200 memories, 0.6 to 0.8 s for 10,000; other questions go in between.
 
         A server takes 200 to 350 ms for each 500.
         """
-        return await self._whole(Selection(scope=scope, reach=Reach.ALL, active_at=now, passages=True), limit=limit)
+        return await self._whole(Selection(Criteria(scope, active_at=now), passages=True), limit=limit)
 
     async def _whole(self, selection: Selection, *, limit: int, after_key: str = "") -> list[EmbeddedMemory] | None:
         batch = OWNER_BATCH if self.is_lite else SCAN_BATCH
         found: list[EmbeddedMemory] = []
         async for rows in self._pages(selection, schema.EMBEDDED_COLUMNS, limit=batch, after_key=after_key):
             is_first = not (found or after_key)
-            found += (schema.embedded_from(selection.scope, row) for row in rows)
+            found += (schema.embedded_from(selection.criteria.scope, row) for row in rows)
             if len(found) > limit or (is_first and len(rows) == batch and await self._count(selection) > limit):
                 return None
         return [row for row in found if is_searched(row.memory)]
@@ -288,7 +246,7 @@ class MemoryCollection(ABC):
         """
         if self._recorder is None:
             return await self.load_owner(scope, limit=limit, now=now)
-        selection = Selection(scope=scope, reach=Reach.ALL, active_at=now, passages=True)
+        selection = Selection(Criteria(scope, active_at=now), passages=True)
         if self.is_lite and await self._count(selection) > limit:
             # A server needs 200 ms to count.
             return None
@@ -310,7 +268,7 @@ class MemoryCollection(ABC):
         """The memories at these positions, in this order; one that was deleted meanwhile is left out."""
         found: dict[str, Memory] = {}
         for batch in _batches(positions, _KEYS_BATCH):
-            selection = Selection(scope=scope, reach=Reach.ALL, ids=[each.memory_id for each in batch])
+            selection = Selection(Criteria(scope), ids=[each.memory_id for each in batch])
             rows = await self._query(selection, schema.READ_COLUMNS)
             found |= {memory.id: memory for memory in (schema.memory_from(scope, row) for row in rows)}
         return tuple(found[each.memory_id] for each in positions if each.memory_id in found)
@@ -335,12 +293,12 @@ class MemoryCollection(ABC):
     async def delete(self, scope: Scope, memory_ids: Sequence[str]) -> int:
         deleted = 0
         for ids in _batches(list(dict.fromkeys(memory_ids)), _KEYS_BATCH):
-            rows = await self._read_all(Selection(scope=scope, reach=Reach.ALL, ids=ids, passages=True))
+            rows = await self._read_all(Selection(Criteria(scope), ids=ids, passages=True))
             deleted += await self._delete_rows(scope, rows)
         return deleted
 
     async def delete_all(self, scope: Scope, reach: Reach) -> int:
-        rows = await self._read_all(Selection(scope=scope, reach=reach, passages=True))
+        rows = await self._read_all(Selection(Criteria(scope, reach=reach), passages=True))
         return await self._delete_rows(scope, rows)
 
     async def _delete_rows(self, scope: Scope, rows: Sequence[Row]) -> int:
@@ -349,7 +307,7 @@ class MemoryCollection(ABC):
         if rows and not self.is_lite:
             # A read that need not be fresh sees a server's deletion some tenths of a second later, but not after a fresh
             # one: recall may be unable to read the tombstones (Redis is unavailable), and must not find the row any more.
-            await self._count(Selection(scope=scope, reach=Reach.ALL, ids=[schema.memory_id_of(rows[0])]))
+            await self._count(Selection(Criteria(scope), ids=[schema.memory_id_of(rows[0])]))
         return sum(not schema.is_passage(row) for row in rows)
 
     async def _read_all(self, selection: Selection, columns: Sequence[str] = ("id", "created_at")) -> list[Row]:

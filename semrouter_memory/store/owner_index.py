@@ -23,12 +23,12 @@ from semrouter_memory.databases import micros
 from semrouter_memory.language import bm25
 from semrouter_memory.language.bm25 import TermIndex
 from semrouter_memory.model import (
-    ANY_MEMORY,
+    ALWAYS,
     Attached,
+    Criteria,
     EmbeddedMemory,
     Memory,
     MemoryFilter,
-    MemoryType,
     Reach,
     Scope,
     Vector,
@@ -90,23 +90,16 @@ class OwnerIndex:
         names = sum(map(len, self.project_ids)) * 4 + sum(len(each) for each in self.attached) * _ATTACHED_BYTES
         return sum(array.nbytes for array in arrays) + self.words.nbytes + len(self.rows) + names + _OBJECT_BYTES
 
-    def positions(
-        self,
-        scope: Scope,
-        *,
-        now: datetime,
-        types: frozenset[MemoryType] | None,
-        memory_filter: MemoryFilter = ANY_MEMORY,
-    ) -> NDArray[np.intp]:
-        shown = self.expires_at > micros(now)
-        within = projects_within(scope, Reach.RECALL) or frozenset()
-        inside = [project in within for project in self.project_ids]
+    def positions(self, criteria: Criteria) -> NDArray[np.intp]:
+        shown = self.expires_at > micros(criteria.active_at or ALWAYS.start)
+        within, types = projects_within(criteria.scope, criteria.reach), criteria.types
+        inside = [within is None or project in within for project in self.project_ids]
         if not all(inside):
             shown &= np.array(inside)[self.projects]
         if types is not None:
             shown &= np.array([kind in types for kind in KINDS])[self.kinds]
-        if memory_filter:
-            shown &= self._wanted(memory_filter)
+        if criteria.memory_filter:
+            shown &= self._wanted(criteria.memory_filter)
         return np.flatnonzero(shown)
 
     def _wanted(self, memory_filter: MemoryFilter) -> NDArray[np.bool_]:

@@ -14,7 +14,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from datetime import datetime
 from typing import Any, TypeAlias
 from urllib.parse import unquote
@@ -27,13 +27,12 @@ from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.language.terms import search_terms
 from semrouter_memory.model import (
     ALWAYS,
-    ANY_MEMORY,
     PINNED,
+    Criteria,
     EmbeddedMemory,
     Memory,
     MemoryFilter,
     MemoryType,
-    Period,
     Reach,
     Scope,
     Vector,
@@ -165,16 +164,13 @@ def read_id(stored: str) -> str:
 # -- selections --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Selection:
     """Which of an owner's rows are meant.
 
     Attributes:
-        active_at: only rows that are neither superseded nor expired then; None: all of them.
-        types: None: of every type. An empty set selects nothing and is for the caller to notice.
-        memory_filter: the rows found may be more than those wanted: a text and a number that read the same are both found.
-        observed: only memories of what was said in this period.
-        expires_by: only rows that expire then or before.
+        criteria: an empty set of types is for the caller to notice. The rows found may be more than those that a memory
+            filter wants: a text and a number that read the same are both found.
         ids: only memories with these ids; None: whatever their id.
         created_until: only rows created then or before, in microseconds.
         superseded_by: only memories that one of these superseded.
@@ -182,14 +178,9 @@ class Selection:
         passages: also the passages of long memories.
     """
 
-    scope: Scope
-    reach: Reach
+    criteria: Criteria
+    _: KW_ONLY
     passages: bool = False
-    active_at: datetime | None = None
-    types: frozenset[MemoryType] | None = None
-    memory_filter: MemoryFilter = ANY_MEMORY
-    observed: Period = ALWAYS
-    expires_by: datetime | None = None
     ids: Sequence[str] | None = None
     created_until: int | None = None
     superseded_by: Sequence[str] | None = None
@@ -216,17 +207,19 @@ def filter_expression(selection: Selection | None, *, after_key: str = "") -> st
     """
     if selection is None:
         return _after(after_key)
-    terms = [f"owner == {_literal(stored_owner(selection.scope))}"]
-    if (projects := projects_within(selection.scope, selection.reach)) is not None:
+    criteria = selection.criteria
+    scope = criteria.scope
+    terms = [f"owner == {_literal(stored_owner(scope))}"]
+    if (projects := projects_within(scope, criteria.reach)) is not None:
         terms.append(_one_of("project_id", (stored_id(project) for project in projects)))
-    if selection.active_at is not None:
-        terms += [f"superseded_at == {NEVER}", f"expires_at > {micros(selection.active_at)}"]
+    if criteria.active_at is not None:
+        terms += [f"superseded_at == {NEVER}", f"expires_at > {micros(criteria.active_at)}"]
     if (types := types_of(selection)) is not None:
         terms.append(_one_of("type", types))
-    terms += _wanted(selection.memory_filter)
+    terms += _wanted(criteria.memory_filter)
     terms += _times_of(selection)
     if selection.ids is not None:
-        named = _one_of("id", (primary_key(selection.scope, memory_id) for memory_id in selection.ids))
+        named = _one_of("id", (primary_key(scope, memory_id) for memory_id in selection.ids))
         passages = _one_of("session_id", map(_passages_of, selection.ids))
         terms.append(f"({named} or {passages})" if selection.passages else named)
     if selection.superseded_by is not None:
@@ -247,19 +240,20 @@ def _wanted(memory_filter: MemoryFilter) -> Iterator[str]:
 
 
 def _times_of(selection: Selection) -> Iterator[str]:
-    if selection.observed.start > ALWAYS.start:
-        yield f"observed_at >= {micros(selection.observed.start)}"
-    if selection.observed.end < ALWAYS.end:
-        yield f"observed_at < {micros(selection.observed.end)}"
-    if selection.expires_by is not None:
-        yield f"expires_at <= {micros(selection.expires_by)}"
+    criteria = selection.criteria
+    if criteria.observed.start > ALWAYS.start:
+        yield f"observed_at >= {micros(criteria.observed.start)}"
+    if criteria.observed.end < ALWAYS.end:
+        yield f"observed_at < {micros(criteria.observed.end)}"
+    if criteria.expires_by is not None:
+        yield f"expires_at <= {micros(criteria.expires_by)}"
     if selection.created_until is not None:
         yield f"created_at <= {selection.created_until}"
 
 
 def types_of(selection: Selection) -> frozenset[str] | None:
     """The selected values of the column `type`; None: every value."""
-    types = selection.types
+    types = selection.criteria.types
     if types is None and (selection.passages or selection.ids is not None):
         return None
     whole = frozenset(kind.value for kind in (MemoryType if types is None else types))

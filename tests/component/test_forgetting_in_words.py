@@ -15,6 +15,7 @@ from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.errors import StoreUnavailableError
 from semrouter_memory.evaluation.retrieval_run import CachingEmbedder
 from semrouter_memory.model import (
+    Criteria,
     MemoryType,
     Message,
     RecallOptions,
@@ -71,7 +72,7 @@ def said(text: str, *, scope: Scope = ALICE, **more: Any) -> RecallRequest:
 
 
 async def contents(known: Recalling, scope: Scope = ALICE) -> set[str]:
-    page = await known.adapters.store.page(scope, limit=100, now=None)
+    page = await known.adapters.store.page(Criteria(scope), limit=100)
     return {memory.content for memory in page.memories}
 
 

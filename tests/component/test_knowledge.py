@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from semrouter_memory.cli import app as command_line
 from semrouter_memory.errors import NotFoundError
-from semrouter_memory.model import OwnerKind, Reach, Scope
+from semrouter_memory.model import Criteria, OwnerKind, Scope
 from tests.component.test_management_files import TOKEN, House, living_in
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -58,7 +58,7 @@ async def _listed(run: Run, org: str = "acme") -> dict[str, dict[str, object]]:
 
 async def _contents(house: House, owner: Scope = ACME) -> set[str]:
     """All that the collection holds of the owner."""
-    rows = await house.store.secondary("knowledge").page(owner, limit=1000, reach=Reach.ALL, now=None)
+    rows = await house.store.secondary("knowledge").page(Criteria(owner), limit=1000)
     return {row.content for row in rows.memories}
 
 

@@ -23,6 +23,7 @@ from semrouter_memory.manage.schemas import UpdateRequest
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.model import (
     ChatMessage,
+    Criteria,
     EmbeddedMemory,
     Memory,
     MemoryType,
@@ -158,7 +159,7 @@ class House:
         await keep(self.store, *memories)
 
     async def active(self, scope: Scope = ALICE) -> list[Memory]:
-        return list((await self.store.page(scope, limit=10_000, now=self.clock.now())).memories)
+        return list((await self.store.page(Criteria(scope, active_at=self.clock.now()), limit=10_000)).memories)
 
     async def uses_counted_for_long(self) -> None:
         """As if access counts had been kept for years."""
@@ -740,7 +741,7 @@ async def test_the_rows_that_consolidation_writes_are_found_by_their_own_words(h
     await keep_hawaii(house)
     await house.maintenance(consolidate="on", consolidate_at=3).sweep()
     (vector,) = await EMBEDDER.embed_passages([BY_RULE])
-    (hit,) = await house.store.search(ALICE, vector, limit=5, now=NOW)
+    (hit,) = await house.store.search(Criteria(ALICE, reach=Reach.RECALL, active_at=NOW), vector, limit=5)
     assert isinstance(EmbeddedMemory(hit.memory, vector), EmbeddedMemory)
     assert hit.similarity == pytest.approx(1)
 
@@ -839,7 +840,7 @@ async def test_a_forgotten_original_is_not_recalled_in_its_summary(house: House)
     await service(house).forget(ALICE, "m1")
     assert {memory.id: memory.content for memory in await house.active()} == {"m0": HAWAII[0], "m2": HAWAII[2]}
     (vector,) = await EMBEDDER.embed_passages([HAWAII[1]])
-    hits = await house.store.search(ALICE, vector, limit=10, now=house.clock.now())
+    hits = await house.store.search(Criteria(ALICE, reach=Reach.RECALL, active_at=house.clock.now()), vector, limit=10)
     assert {hit.memory.id for hit in hits} == {"m0", "m2"}
     assert await house.store.get(ALICE, summary.id) is None
     assert (await house.turn_log.tombstones(ALICE)).covers(summary)

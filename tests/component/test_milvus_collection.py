@@ -22,7 +22,7 @@ from semrouter_memory.store.lite import LiteServer
 from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.store.owner_index import build_index, unlabelled
 from semrouter_memory.store.schema import row_from
-from tests.memories import DIMENSION, NOW, embedded, memory, vector
+from tests.memories import DIMENSION, NOW, embedded, memory, recallable, vector
 from tests.milvus_server import MilvusServer
 from tests.store_observer import StoreObserver
 
@@ -104,7 +104,7 @@ async def test_a_write_through_one_process_is_read_through_another(milvus_server
         await one.delete_all(ALICE, Reach.ALL)
         await one.upsert(ALICE, [embedded(memory(ALICE))])
         assert await other.get(ALICE, "mem_1") == memory(ALICE)
-        assert len(await other.search(ALICE, vector(0), limit=1, now=NOW, fresh=True)) == 1
+        assert len(await other.search(recallable(ALICE), vector(0), limit=1, fresh=True)) == 1
         await other.delete(ALICE, ["mem_1"])
         assert await one.get(ALICE, "mem_1") is None
 
@@ -166,7 +166,7 @@ async def test_a_collection_without_words_keeps_working_without_them(tmp_path: P
     for n in range(1, 3):
         async with opened(tmp_path, recorder=Recorder(unlabelled, "1")) as store:
             await store.upsert(ALICE, [embedded(memory(ALICE, f"mem_new_{n}", content="User met a walrus"), n)])
-            hits = await store.search(ALICE, vector(0), limit=1, now=NOW, text="walrus")
+            hits = await store.search(recallable(ALICE), vector(0), limit=1, text="walrus")
             assert [hit.memory for hit in hits] == [memory(ALICE)]
             loaded = await store.load_owner(ALICE, limit=9, now=NOW)
             assert len(loaded or ()) == n + 1
@@ -202,7 +202,7 @@ async def test_words_can_be_asked_for_before_anything_was_ever_written(tmp_path:
     """And as soon as something is; also when all of it is gone, after a restart too."""
 
     async def search(store: MilvusStore) -> list[str]:
-        hits = await store.search(ALICE, vector(0), limit=1, now=NOW, text=text)
+        hits = await store.search(recallable(ALICE), vector(0), limit=1, text=text)
         return [hit.memory.id for hit in hits]
 
     near, far = embedded(memory(ALICE, "mem_near", content="")), embedded(memory(ALICE, "mem_far"), 1)
@@ -238,7 +238,7 @@ async def test_a_collection_that_was_left_half_made_is_completed(tmp_path: Path)
         client.close()
         await asyncio.to_thread(server.stop)
         async with opened(tmp_path) as store:
-            hits = await store.search(ALICE, vector(0), limit=1, now=NOW, text="budget")
+            hits = await store.search(recallable(ALICE), vector(0), limit=1, text="budget")
             assert [hit.memory.id for hit in hits] == ["mem_near", "mem_far"]
 
 
@@ -246,7 +246,7 @@ async def test_lite_keeps_memories_over_a_restart(tmp_path: Path) -> None:
     for n in range(3):
         async with opened(tmp_path) as store:
             await store.upsert(ALICE, [embedded(memory(ALICE, f"mem_{n}"), n)])
-            hits = await store.search(ALICE, vector(0), limit=5, now=NOW)
+            hits = await store.search(recallable(ALICE), vector(0), limit=5)
             assert hits[0].memory.id == "mem_0"
             assert len(hits) == n + 1
 

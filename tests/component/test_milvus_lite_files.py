@@ -12,7 +12,7 @@ from semrouter_memory.config import MilvusConfig
 from semrouter_memory.errors import StoreUnavailableError
 from semrouter_memory.model import Reach, Scope
 from semrouter_memory.store.milvus import MilvusStore
-from tests.memories import DIMENSION, NOW, embedded, memory, vector
+from tests.memories import DIMENSION, embedded, memory, recallable, vector
 from tests.store_observer import StoreObserver
 
 ALICE = Scope("alice")
@@ -92,7 +92,7 @@ async def test_not_even_a_hash_of_a_deleted_word_is_kept(tmp_path: Path) -> None
         await store.compact()
         await store.backup(copies[1])
         await write(store, GONE, range(1))
-        hits = await store.search(ALICE, vector(1), limit=1, now=NOW, text="XQZJ WKVB")
+        hits = await store.search(recallable(ALICE), vector(1), limit=1, text="XQZJ WKVB")
         # The nearest, and the one with the rarer word.
         assert [hit.memory.id for hit in hits] == [STAYS.format(1), GONE.format(0)]
         await store.backup(copies[2])
@@ -123,7 +123,7 @@ async def test_what_is_written_and_deleted_around_compactions_is_what_a_restart_
             await write(store, GONE, range(number, number + 1))
             await write(store, STAYS, range(number, number + 1))
             await store.delete(ALICE, [GONE.format(number)])
-            assert await store.search(ALICE, vector(number), limit=1, now=NOW, text="XQZJ WKVB")
+            assert await store.search(recallable(ALICE), vector(number), limit=1, text="XQZJ WKVB")
 
     async with opened(tmp_path / "data") as store:
         compacting = asyncio.create_task(keep_compacting(store))
@@ -146,7 +146,7 @@ async def test_reads_go_on_while_the_file_is_locked(tmp_path: Path) -> None:
         with contextlib.closing(sqlite3.connect(tmp_path / "milvus.db", isolation_level=None)) as other:
             other.execute("BEGIN EXCLUSIVE")
             async with asyncio.timeout(5):
-                assert len(await store.search(ALICE, vector(0), limit=50, now=NOW)) == 20
+                assert len(await store.search(recallable(ALICE), vector(0), limit=50)) == 20
                 assert len(await ids(store)) == 20
                 assert await store.get(ALICE, STAYS.format(0)) is not None
             other.execute("ROLLBACK")
@@ -159,7 +159,7 @@ async def test_a_search_for_words_is_answered_at_once_while_the_file_is_rewritte
         found = list[list[str]]()
 
         async def search() -> None:
-            hits = await store.search(ALICE, vector(0), limit=1, now=NOW, text="7")
+            hits = await store.search(recallable(ALICE), vector(0), limit=1, text="7")
             found.append([hit.memory.id for hit in hits])
 
         await search()
@@ -192,7 +192,7 @@ async def test_a_copy_taken_while_writes_go_on_opens_as_a_data_directory(tmp_pat
     async with opened(copied) as store:
         found = await ids(store)
         assert found >= {STAYS.format(number) for number in range(50)}
-        hits = await store.search(ALICE, vector(3), limit=1, now=NOW, text="4")
+        hits = await store.search(recallable(ALICE), vector(3), limit=1, text="4")
         assert [hit.memory.id for hit in hits] == [STAYS.format(3), STAYS.format(4)]
         await write(store, GONE, range(1))
         assert await ids(store) == found | {GONE.format(0)}

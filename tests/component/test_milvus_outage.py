@@ -12,10 +12,10 @@ import pytest
 
 from semrouter_memory.config import MilvusConfig
 from semrouter_memory.errors import StoreUnavailableError
-from semrouter_memory.model import Hit, Reach, Scope
+from semrouter_memory.model import Criteria, Hit, Reach, Scope
 from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.store.supervisor import PATIENCE, PROBE_SECONDS
-from tests.memories import DIMENSION, NOW, embedded, memory, vector
+from tests.memories import DIMENSION, NOW, embedded, memory, recallable, vector
 from tests.milvus_server import MilvusServer
 from tests.store_observer import StoreObserver
 
@@ -62,7 +62,7 @@ async def becomes(store: MilvusStore, *, available: bool, within: float) -> None
 async def recalled(store: MilvusStore) -> list[Hit]:
     """A search under recall's deadline."""
     async with asyncio.timeout(DEADLINE_SECONDS):
-        return await store.search(ALICE, vector(0), limit=5, now=NOW)
+        return await store.search(recallable(ALICE), vector(0), limit=5)
 
 
 async def test_a_server_that_starts_late_is_found(own_server: MilvusServer, observer: StoreObserver) -> None:
@@ -96,7 +96,7 @@ async def test_a_server_that_hangs_costs_no_one_more_than_their_deadline(
             ticks = asyncio.create_task(longest_tick())
             await becomes(store, available=False, within=PROBE_SECONDS + 1)
             for _ in range(200):
-                fails_at_once(store.search(ALICE, vector(0), limit=5, now=NOW))
+                fails_at_once(store.search(recallable(ALICE), vector(0), limit=5))
             ticks.cancel()
             assert await ticks < 1
             assert len(asyncio.all_tasks()) <= before + 3
@@ -116,7 +116,7 @@ async def test_background_calls_end_in_their_time_when_the_server_hangs(
             began = time.monotonic()
             results = await asyncio.gather(
                 store.get(ALICE, "mem_1"),
-                store.page(ALICE, limit=5, now=NOW),
+                store.page(Criteria(ALICE, active_at=NOW), limit=5),
                 store.upsert(ALICE, [embedded(memory(ALICE))]),
                 store.delete_all(ALICE, Reach.ALL),
                 return_exceptions=True,
@@ -146,7 +146,7 @@ async def test_closing_does_not_wait_for_a_server_that_hangs(own_server: MilvusS
     async with opened(own_server, observer) as store:
         own_server.pause()
         try:
-            search = asyncio.create_task(store.search(ALICE, vector(0), limit=5, now=NOW))
+            search = asyncio.create_task(store.search(recallable(ALICE), vector(0), limit=5))
             await asyncio.sleep(0.05)
             began = time.monotonic()
             await store.close()

@@ -17,7 +17,7 @@ from pymilvus import AsyncMilvusClient, MilvusException
 
 from semrouter_memory.config import MilvusConfig
 from semrouter_memory.errors import StoreUnavailableError, TurnLogError
-from semrouter_memory.model import EmbeddedMemory, Memory, Reach, Scope, Tombstone
+from semrouter_memory.model import Criteria, EmbeddedMemory, Memory, Reach, Scope, Tombstone
 from semrouter_memory.store import lite_file, schema, supervisor
 from semrouter_memory.store.connection import StoreTarget
 from semrouter_memory.store.location import LiteFile, Server
@@ -233,7 +233,7 @@ async def test_nothing_that_a_tombstone_covers_comes_back(tmp_path: Path) -> Non
     await log.tombstone(Tombstone(scope=ALICE, at=datetime.now(UTC), memory_id="mem_deleted", content_hash=""))
     await log.tombstone(Tombstone(scope=project, at=datetime.now(UTC), reach=Reach.EXACT))
     async with opened(tmp_path, tombstones=log.tombstones) as store:
-        page = await store.page(ALICE, limit=10, now=None)
+        page = await store.page(Criteria(ALICE), limit=10)
         assert [each.id for each in page.memories] == ["mem_kept"]
         assert open_writes(tmp_path) == []
     log.close()

@@ -15,6 +15,7 @@ from semrouter_memory.evaluation.retrieval_run import CachingEmbedder
 from semrouter_memory.knowledge.service import KnowledgeService, Upload
 from semrouter_memory.manage.schemas import StoreRequest, UpdateRequest
 from semrouter_memory.model import (
+    Criteria,
     Memory,
     MemoryType,
     Message,
@@ -283,7 +284,7 @@ async def test_a_long_memory_is_found_by_its_last_sentence_and_shown_whole(pair:
     assert len(given) < 500
     block = (await pair.near.ask(BOAT)).text
     assert f"- … {given}" in block
-    first, *_ = (hit.memory for hit in (await service.search(ALICE, BOAT, limit=5)).hits)
+    first, *_ = (hit.memory for hit in (await service.search(Criteria(ALICE), BOAT, limit=5)).hits)
     assert {first.content, (await service.get(ALICE, long.id)).content} == {long.content}
     assert [each.id for each in await _all(pair.near)].count(long.id) == 1
     assert [each.content async for each in service.export(ALICE)].count(long.content) == 1
@@ -322,7 +323,7 @@ async def test_a_long_memory_leaves_no_passage_behind(pair: Pair) -> None:
 
 
 async def _all(recalled: Recalling) -> list[Memory]:
-    return list((await recalled.service().page(ALICE, limit=200)).memories)
+    return list((await recalled.service().page(Criteria(ALICE), limit=200)).memories)
 
 
 async def test_a_users_own_documents_are_found_by_their_requests_alone(pair: Pair) -> None:
@@ -345,8 +346,8 @@ async def test_a_users_own_documents_are_found_by_their_requests_alone(pair: Pai
     assert (await recalled.ask(_DAYS)).text == ""
     documents = recalled.adapters.documents
     assert documents is not None
-    assert (await documents.page(ALICE, limit=10, now=None)).memories == ()
-    assert len((await documents.page(_ACME, limit=10, now=None)).memories) == 2
+    assert (await documents.page(Criteria(ALICE), limit=10)).memories == ()
+    assert len((await documents.page(Criteria(_ACME), limit=10)).memories) == 2
 
 
 async def test_a_filter_holds_at_hand_as_in_milvus_for_everybodys_memories(pair: Pair) -> None:

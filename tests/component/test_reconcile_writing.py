@@ -17,10 +17,10 @@ from semrouter_memory.model import (
     Candidate,
     ChatMessage,
     Claim,
+    Criteria,
     Hit,
     Memory,
     MemoryType,
-    Reach,
     Scope,
     SessionHints,
     Tombstone,
@@ -171,11 +171,11 @@ class Writing:
         return written
 
     async def memories(self) -> list[Memory]:
-        page = await self.store.page(ALICE, limit=100, now=None)
+        page = await self.store.page(Criteria(ALICE), limit=100)
         return sorted(page.memories, key=lambda memory: memory.observed_at)
 
     async def active(self) -> dict[str, Memory]:
-        page = await self.store.page(ALICE, limit=100, reach=Reach.ALL, now=self.clock.now())
+        page = await self.store.page(Criteria(ALICE, active_at=self.clock.now()), limit=100)
         return {memory.content: memory for memory in page.memories}
 
 

@@ -18,7 +18,7 @@ from semrouter_memory.config import ManagementConfig, MilvusConfig
 from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import ConfigurationError, InvalidRequestError
 from semrouter_memory.manage.server import serve_http
-from semrouter_memory.model import EmbeddedMemory, Memory, Reach, Scope, Tombstone
+from semrouter_memory.model import Criteria, EmbeddedMemory, Memory, Scope, Tombstone
 from semrouter_memory.retain.redact import Redaction
 from semrouter_memory.state.sqlite import SqliteStateStore
 from semrouter_memory.store.milvus import MilvusStore
@@ -131,7 +131,7 @@ async def test_every_memory_is_copied_as_it_was_and_found_by_the_new_embedding(p
         expected = {(each.scope.owner, each.id): each for each in MEMORIES}
         assert await everything(store, place.new_name) == expected == await everything(store, place.old_name)
         (query,) = await NEW.embed_passages(["user likes tea"])
-        hits = await store.search(ALICE, query, limit=1, now=NOW, reach=Reach.ALL, fresh=True)
+        hits = await store.search(Criteria(ALICE, active_at=NOW), query, limit=1, fresh=True)
         assert [(hit.memory.id, round(hit.similarity, 4)) for hit in hits] == [("mem_1", 1.0)]
         assert (await place.copied())["skipped"] == 4
 

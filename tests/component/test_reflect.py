@@ -18,7 +18,7 @@ from semrouter_memory.knowledge.service import Upload
 from semrouter_memory.llm.circuit import ModelCircuits
 from semrouter_memory.llm.client import OpenAIChatModel
 from semrouter_memory.manage.http import create_user_api
-from semrouter_memory.model import FORM, QUOTE, REFLECTION_SOURCE, SESSION_SOURCE, OwnerKind, Scope, Tombstone
+from semrouter_memory.model import FORM, QUOTE, REFLECTION_SOURCE, SESSION_SOURCE, Criteria, OwnerKind, Scope, Tombstone
 from semrouter_memory.ports import Embedder
 from semrouter_memory.resilience import Backoff
 from semrouter_memory.store.in_memory import InMemoryStore
@@ -169,7 +169,7 @@ async def test_a_source_that_is_deleted_meanwhile_is_not_in_the_answer(
 ) -> None:
     chat_server.content("Your budget for the Hawaii trip is $10,000 [1].")
     loop, log = asyncio.get_running_loop(), known.adapters.turn_log
-    (memory,) = (await known.adapters.store.page(ALICE, limit=1, now=NOW, oldest_first=True)).memories
+    (memory,) = (await known.adapters.store.page(Criteria(ALICE, active_at=NOW), limit=1, oldest_first=True)).memories
     tombstone = Tombstone(scope=ALICE, at=NOW, memory_id=memory.id)
     chat_server.before = lambda: asyncio.run_coroutine_threadsafe(log.tombstone(tombstone), loop).result(10)
     answer = await reflect()

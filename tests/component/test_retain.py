@@ -23,6 +23,7 @@ from semrouter_memory.model import (
     AppendOutcome,
     Candidate,
     Claim,
+    Criteria,
     EmbeddedMemory,
     LoggedTurn,
     Reach,
@@ -472,7 +473,7 @@ async def test_nobody_takes_back_what_another_user_said(make_bench: MakeBench) -
         bench.retainer.intake.accept(replace(turn, request_id=said))
         await bench.work()
     assert await bench.contents() == ["I live in Bonn"]
-    assert (await bench.store.page(bob, limit=9, now=None)).memories == ()
+    assert (await bench.store.page(Criteria(bob), limit=9)).memories == ()
 
 
 @pytest.mark.parametrize(

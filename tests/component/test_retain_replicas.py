@@ -11,7 +11,7 @@ import pytest
 
 from semrouter_memory.config import RetainConfig
 from semrouter_memory.databases.redis_connection import RedisConnection
-from semrouter_memory.model import MemoryType, SessionHints, SessionKey, ToolUse, Turn, TurnTotals
+from semrouter_memory.model import Criteria, MemoryType, SessionHints, SessionKey, ToolUse, Turn, TurnTotals
 from semrouter_memory.retain.failures import RetainParts
 from semrouter_memory.retain.pipeline import Retainer
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
@@ -119,7 +119,7 @@ async def test_each_turn_is_extracted_and_each_session_summed_up_once(
         await asyncio.gather(*(replica.look() for replica in replicas))
         clock.step(seconds=1)
     assert await replicas[0].log.totals() == TurnTotals(accepted=12, extracted=12)
-    memories = (await store.page(ALICE, limit=100, now=clock.now())).memories
+    memories = (await store.page(Criteria(ALICE, active_at=clock.now()), limit=100)).memories
     told = [memory for memory in memories if memory.type is MemoryType.EPISODIC]
     assert len(told) == len({memory.session_id for memory in told}) == SESSIONS
     assert [await replica.log.pending() for replica in replicas] == [[], []]
@@ -149,6 +149,6 @@ async def test_a_replica_that_dies_while_it_holds_a_session_is_taken_over(
     for _ in range(2):
         await living.look()
     assert await living.log.totals() == TurnTotals(accepted=1, extracted=1)
-    kinds = {memory.type for memory in (await store.page(ALICE, limit=10, now=clock.now())).memories}
+    kinds = {memory.type for memory in (await store.page(Criteria(ALICE, active_at=clock.now()), limit=10)).memories}
     assert kinds == {MemoryType.SEMANTIC, MemoryType.EPISODIC}
     assert await living.log.pending() == []

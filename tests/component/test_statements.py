@@ -18,7 +18,7 @@ from semrouter_memory.evaluation.running import Learner, clock_of, models_of, pl
 from semrouter_memory.manage.importing import Imported
 from semrouter_memory.manage.portable import export_line
 from semrouter_memory.manage.schemas import StoreRequest
-from semrouter_memory.model import ChatMessage, Memory, MemoryType, Reach, Scope, SessionHints, Turn
+from semrouter_memory.model import ChatMessage, Criteria, Memory, MemoryType, Scope, SessionHints, Turn
 from semrouter_memory.retain.redact import redact
 from tests.memory_service import memory_service
 
@@ -70,7 +70,7 @@ class Installation:
         return (await self._recaller.recall(request_of(self.user, question, (), self._memory))).text
 
     async def memories(self, *, history: bool = False) -> list[Memory]:
-        page = await self.service.page(self.user, limit=100, history=history)
+        page = await self.service.page(Criteria(self.user), limit=100, history=history)
         return list(reversed(page.memories))
 
     async def contents(self) -> list[str]:
@@ -248,7 +248,7 @@ class TestWithAModel:
         named = next(memory for memory in await alice.memories() if memory.form == form)
         await alice.service.forget(ALICE, named.id)
         assert await alice.memories(history=True) == []
-        page = await alice.service._reader.page(ALICE, limit=10, reach=Reach.ALL, now=None)
+        page = await alice.service._reader.page(Criteria(ALICE), limit=10)
         assert page.memories == ()
 
     async def test_what_the_quote_says_already_is_not_stored_again(self, alice: Installation, model: Answering) -> None:

@@ -18,6 +18,7 @@ from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.model import (
     ALWAYS,
     PASSAGE_COUNT,
+    Criteria,
     EmbeddedMemory,
     Memory,
     MemoryType,
@@ -35,7 +36,7 @@ from semrouter_memory.store.memory_collection import OWNER_BATCH, RECORD_BATCH, 
 from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.store.owner_index import build_index, unlabelled
 from semrouter_memory.store.schema import Row, Selection
-from tests.memories import DIMENSION, NOW, embedded, memory, vector
+from tests.memories import DIMENSION, NOW, embedded, memory, recallable, vector
 from tests.milvus_server import MilvusServer
 from tests.store_observer import StoreObserver
 
@@ -126,7 +127,7 @@ def searches_words(request: pytest.FixtureRequest) -> bool:
 
 
 async def found(store: Store, scope: Scope, *, reach: Reach = Reach.RECALL, text: str = "") -> set[str]:
-    hits = await store.search(scope, vector(0), limit=100, now=NOW, reach=reach, fresh=True, text=text)
+    hits = await store.search(Criteria(scope, active_at=NOW, reach=reach), vector(0), limit=100, fresh=True, text=text)
     return {hit.memory.content for hit in hits}
 
 
@@ -143,13 +144,15 @@ async def named(
     kinds = [MemoryType.SEMANTIC] if types is None else types
     near = [memory(scope, f"mem_near_{kind}_{n}", content=".", kind=kind) for kind in kinds for n in range(limit)]
     await store.upsert(scope, [EmbeddedMemory(one, -vector(0)) for one in near])
-    hits = await store.search(scope, -vector(0), limit=limit, now=NOW, reach=reach, types=types, fresh=True, text=text)
+    hits = await store.search(
+        Criteria(scope, active_at=NOW, reach=reach, types=types), -vector(0), limit=limit, fresh=True, text=text
+    )
     await store.delete(scope, [one.id for one in near])
     return {hit.memory.id for hit in hits} - {one.id for one in near}
 
 
 async def listed(store: Store, scope: Scope, *, reach: Reach = Reach.ALL) -> set[str]:
-    page = await store.page(scope, limit=100, now=NOW, reach=reach)
+    page = await store.page(Criteria(scope, active_at=NOW, reach=reach), limit=100)
     return {one.content for one in page.memories}
 
 
@@ -247,7 +250,7 @@ async def test_many_rows_are_written_in_one_call(store: Store, user: Scope) -> N
 
 async def test_the_best_come_first_with_their_cosine(store: Store, user: Scope) -> None:
     await store.upsert(user, [embedded(memory(user, f"mem_{n}"), n) for n in range(30)])
-    hits = await store.search(user, vector(7), limit=5, now=NOW, fresh=True)
+    hits = await store.search(recallable(user), vector(7), limit=5, fresh=True)
     expected = sorted((float(vector(7) @ vector(n)) for n in range(30)), reverse=True)[:5]
     assert hits[0].memory.id == "mem_7"
     assert [hit.similarity for hit in hits] == pytest.approx(expected, abs=1e-5)
@@ -257,8 +260,8 @@ async def test_the_best_come_first_with_their_cosine(store: Store, user: Scope) 
 @pytest.mark.parametrize("limit", [0, -1])
 async def test_a_limit_of_nothing_finds_nothing(store: Store, user: Scope, limit: int) -> None:
     await write(store, memory(user))
-    assert await store.search(user, vector(0), limit=limit, now=NOW, fresh=True) == []
-    assert (await store.page(user, limit=limit, now=NOW)).memories == ()
+    assert await store.search(recallable(user), vector(0), limit=limit, fresh=True) == []
+    assert (await store.page(Criteria(user, active_at=NOW), limit=limit)).memories == ()
 
 
 async def test_every_acknowledged_write_is_seen_by_a_fresh_read(store: Store, user: Scope) -> None:
@@ -271,7 +274,7 @@ async def test_every_acknowledged_write_is_seen_by_a_fresh_read(store: Store, us
 async def test_a_stale_search_comes_to_see_a_write(store: Store, user: Scope) -> None:
     await write(store, memory(user))
     for _ in range(100):
-        if hits := await store.search(user, vector(0), limit=5, now=NOW):
+        if hits := await store.search(recallable(user), vector(0), limit=5):
             break
         await asyncio.sleep(0.1)
     assert [hit.memory.id for hit in hits] == ["mem_1"]
@@ -396,8 +399,8 @@ async def test_a_memory_is_got_in_whatever_project_it_is(store: Store, user: Sco
 async def test_types_select(store: Store, user: Scope, types: frozenset[MemoryType] | None, expected: set[str]) -> None:
     for kind in MemoryType:
         await write(store, memory(user, f"mem_{kind}", kind=kind, content=kind.value))
-    hits = await store.search(user, vector(0), limit=10, now=NOW, types=types, fresh=True)
-    page = await store.page(user, limit=10, now=NOW, types=types)
+    hits = await store.search(recallable(user, types=types), vector(0), limit=10, fresh=True)
+    page = await store.page(Criteria(user, active_at=NOW, types=types), limit=10)
     assert {hit.memory.content for hit in hits} == expected
     assert {one.content for one in page.memories} == expected
 
@@ -419,8 +422,8 @@ async def test_a_period_selects_by_when_it_was_said(
     for day, content in enumerate(("first", "second", "third"), start=-1):
         one = memory(user, f"mem_{content}", content=content)
         await write(store, replace(one, observed_at=NOW + timedelta(days=day)))
-    hits = await store.search(user, vector(0), limit=10, now=NOW, observed=period, fresh=True, text="first")
-    page = await store.page(user, limit=10, now=NOW, observed=period)
+    hits = await store.search(recallable(user, observed=period), vector(0), limit=10, fresh=True, text="first")
+    page = await store.page(Criteria(user, active_at=NOW, observed=period), limit=10)
     assert {hit.memory.content for hit in hits} == expected
     assert {one.content for one in page.memories} == expected
 
@@ -462,8 +465,8 @@ async def test_a_filter_selects_by_metadata_and_importance(
         one = memory(user, f"mem_{content}", content=content, metadata={"k": value, "page": number})
         await write(store, replace(one, importance=0.7 if number % 2 else 0.3))
     wanted = parse_filter(condition)
-    hits = await store.search(user, vector(0), limit=20, now=NOW, memory_filter=wanted, fresh=True)
-    page = await store.page(user, limit=20, now=NOW, memory_filter=wanted)
+    hits = await store.search(recallable(user, memory_filter=wanted), vector(0), limit=20, fresh=True)
+    page = await store.page(Criteria(user, active_at=NOW, memory_filter=wanted), limit=20)
     assert {hit.memory.content for hit in hits} == expected
     assert {one.content for one in page.memories} == expected
 
@@ -496,8 +499,8 @@ async def test_words_find_what_the_vector_does_not(store: Store, user: Scope, *,
     """With its true cosine, behind the nearest; without the text, or where words are not searched, it is not found."""
     await write_haystack(store, user, "User's cardiologist is Dr. Okonkwo")
     asked = "Who was that Okonkwo again?"
-    near = await store.search(user, vector(0), limit=5, now=NOW, fresh=True)
-    hits = await store.search(user, vector(0), limit=5, now=NOW, fresh=True, text=asked)
+    near = await store.search(recallable(user), vector(0), limit=5, fresh=True)
+    hits = await store.search(recallable(user), vector(0), limit=5, fresh=True, text=asked)
     assert len(near) == 5
     assert [hit.similarity for hit in hits[:5]] == pytest.approx([1] * 5, abs=1e-5)
     assert len(hits) == (6 if searches_words else 5)
@@ -509,11 +512,11 @@ async def test_words_find_what_the_vector_does_not(store: Store, user: Scope, *,
 async def test_each_search_adds_at_most_the_limit(store: Store, user: Scope, *, searches_words: bool) -> None:
     for n in range(40):
         await store.upsert(user, [embedded(memory(user, f"mem_{n}", content="User owns a red bicycle " * (n % 4)), n)])
-    hits = await store.search(user, vector(0), limit=8, now=NOW, fresh=True, text="bicycles")
-    nearest = await store.search(user, vector(0), limit=8, now=NOW, fresh=True)
+    hits = await store.search(recallable(user), vector(0), limit=8, fresh=True, text="bicycles")
+    nearest = await store.search(recallable(user), vector(0), limit=8, fresh=True)
     assert [hit.similarity for hit in hits] == sorted((hit.similarity for hit in hits), reverse=True)
     assert [hit.memory.id for hit in nearest] == [hit.memory.id for hit in hits if hit in nearest]
-    everything = await store.search(user, vector(0), limit=100, now=NOW, fresh=True)
+    everything = await store.search(recallable(user), vector(0), limit=100, fresh=True)
     true = {hit.memory.id: hit.similarity for hit in everything}
     for hit in hits:
         assert hit.similarity == pytest.approx(true[hit.memory.id], abs=1e-5)
@@ -603,8 +606,8 @@ async def test_what_is_pinned_is_found_however_far_it_is(store: Store, user: Sco
     await store.upsert(user, [embedded(each, 5) for each in far])
     await write(store, memory(Scope("another owner"), "another's", **pinned))
 
-    async def ids(**options: Any) -> list[str]:
-        hits = await store.search(user, vector(0), limit=2, now=NOW, fresh=True, **options)
+    async def ids(types: frozenset[MemoryType] | None = None, **options: Any) -> list[str]:
+        hits = await store.search(recallable(user, types=types), vector(0), limit=2, fresh=True, **options)
         assert [hit.similarity for hit in hits] == sorted((hit.similarity for hit in hits), reverse=True)
         return [hit.memory.id for hit in hits if not hit.memory.id.startswith("mem_")]
 
@@ -621,7 +624,7 @@ async def test_another_owners_better_memories_do_not_crowd_out_ones_own(
     other = Scope(f"{user.owner_id}-other")
     await store.upsert(other, [embedded(memory(other, f"mem_{n}", content="walrus walrus")) for n in range(300)])
     await write_haystack(store, user, "User once met a walrus in the harbour of a small town far up in the north")
-    hits = await store.search(user, vector(0), limit=3, now=NOW, fresh=True, text="walrus")
+    hits = await store.search(recallable(user), vector(0), limit=3, fresh=True, text="walrus")
     assert all(hit.memory.scope == user for hit in hits)
     assert ("mem_needle" in {hit.memory.id for hit in hits}) == searches_words
 
@@ -665,12 +668,12 @@ async def test_no_text_makes_a_search_fail_or_lose_the_nearest(store: Store, use
     """Nor a content, for those that look for it."""
     await write(store, memory(user))
     for text in HOSTILE_TEXTS:
-        hits = await store.search(user, vector(0), limit=3, now=NOW, text=text, fresh=True)
+        hits = await store.search(recallable(user), vector(0), limit=3, text=text, fresh=True)
         assert [hit.memory.id for hit in hits] == ["mem_1"]
     contents = [text for text in HOSTILE_TEXTS if len(text.encode("utf-8", "replace")) <= 65_535]
     await store.upsert(user, [embedded(memory(user, f"mem_{n}", content=text)) for n, text in enumerate(contents)])
     for text in HOSTILE_TEXTS[-3:]:
-        assert await store.search(user, vector(0), limit=3, now=NOW, text=text, fresh=True)
+        assert await store.search(recallable(user), vector(0), limit=3, text=text, fresh=True)
 
 
 async def test_a_content_whose_words_do_not_fit_is_found_by_its_first(
@@ -733,13 +736,13 @@ async def test_pages_hold_each_memory_once_newest_first(store: Store, user: Scop
     )
     seen, cursor, sizes = list[str](), "", list[int]()
     while not sizes or cursor:
-        page = await store.page(user, limit=2, cursor=cursor, now=NOW)
+        page = await store.page(Criteria(user, active_at=NOW), limit=2, cursor=cursor)
         seen += [one.id for one in page.memories]
         sizes.append(len(page.memories))
         cursor = page.cursor
     assert seen == ["b", "a", "B", "é", "z", '"', "mem"]
     assert sizes == [2, 2, 2, 1]
-    oldest = await store.page(user, limit=3, now=NOW, oldest_first=True)
+    oldest = await store.page(Criteria(user, active_at=NOW), limit=3, oldest_first=True)
     assert ([one.id for one in oldest.memories], oldest.cursor) == (["mem", '"', "z"], "")
 
 
@@ -749,7 +752,7 @@ async def test_a_page_of_those_that_expire_by_a_time(store: Store, user: Scope) 
     await write(store, memory(user, "lasting"))
 
     async def expiring(hours: float) -> list[str]:
-        page = await store.page(user, limit=9, now=None, expires_by=NOW + timedelta(hours=hours))
+        page = await store.page(Criteria(user, expires_by=NOW + timedelta(hours=hours)), limit=9)
         return [one.id for one in page.memories]
 
     assert [await expiring(hours) for hours in (0.9, 1, 5)] == [[], ["soon"], ["soon", "later"]]
@@ -757,24 +760,24 @@ async def test_a_page_of_those_that_expire_by_a_time(store: Store, user: Scope) 
 
 async def test_a_full_last_page_has_no_cursor(store: Store, user: Scope) -> None:
     await write(store, memory(user, "a"), memory(user, "b"))
-    assert (await store.page(user, limit=2, now=NOW)).cursor == ""
+    assert (await store.page(Criteria(user, active_at=NOW), limit=2)).cursor == ""
 
 
 async def test_a_cursor_holds_its_place_when_memories_come_and_go(store: Store, user: Scope) -> None:
     """Also when the very memory it names is deleted."""
     for n in range(4):
         await write(store, memory(user, f"mem_{n}", created_at=NOW - timedelta(seconds=n)))
-    first = await store.page(user, limit=2, now=NOW)
+    first = await store.page(Criteria(user, active_at=NOW), limit=2)
     await store.delete(user, ["mem_1"])
     await write(store, memory(user, "mem_new", created_at=NOW + timedelta(seconds=1)))
-    second = await store.page(user, limit=2, cursor=first.cursor, now=NOW)
+    second = await store.page(Criteria(user, active_at=NOW), limit=2, cursor=first.cursor)
     assert [one.id for one in second.memories] == ["mem_2", "mem_3"]
 
 
 @pytest.mark.parametrize("cursor", ["x", "é", "MTIz", "e30=", "MTphOmI", "=", "OTk5OTk5OTk5OTk5OTk5OTk5OTk5OTphYmM="])
 async def test_a_made_up_cursor_is_refused(store: Store, user: Scope, cursor: str) -> None:
     with pytest.raises(InvalidRequestError) as caught:
-        await store.page(user, limit=2, cursor=cursor, now=NOW)
+        await store.page(Criteria(user, active_at=NOW), limit=2, cursor=cursor)
     assert caught.value.field == "cursor"
 
 
@@ -782,8 +785,8 @@ async def test_pages_reach_beyond_what_milvus_gives_in_one_answer(store: Store, 
     count = 16_500
     rows = [embedded(memory(user, f"{n:05}", content="", created_at=NOW + timedelta(seconds=n))) for n in range(count)]
     await store.upsert(user, rows)
-    first = await store.page(user, limit=count - 10, now=NOW)
-    second = await store.page(user, limit=count, cursor=first.cursor, now=NOW)
+    first = await store.page(Criteria(user, active_at=NOW), limit=count - 10)
+    second = await store.page(Criteria(user, active_at=NOW), limit=count, cursor=first.cursor)
     assert [one.id for one in first.memories] == [f"{n:05}" for n in reversed(range(10, count))]
     assert [one.id for one in second.memories] == [f"{n:05}" for n in reversed(range(10))]
     assert second.cursor == ""
@@ -934,11 +937,11 @@ async def test_a_page_may_hold_history_and_what_has_expired(store: Store, user: 
     old = superseded(memory(user, "mem_old", created_at=NOW - timedelta(days=2)), "mem_new")
     expired = memory(user, "mem_expired", created_at=NOW - timedelta(days=1), expires_at=NOW - timedelta(hours=1))
     await write(store, old, expired, memory(user, "mem_new"))
-    page = await store.page(user, limit=2, now=None)
+    page = await store.page(Criteria(user), limit=2)
     assert [one.id for one in page.memories] == ["mem_new", "mem_expired"]
-    rest = await store.page(user, limit=2, cursor=page.cursor, now=None)
+    rest = await store.page(Criteria(user), limit=2, cursor=page.cursor)
     assert (rest.memories, rest.cursor) == ((old,), "")
-    assert [one.id for one in (await store.page(user, limit=5, now=NOW)).memories] == ["mem_new"]
+    assert [one.id for one in (await store.page(Criteria(user, active_at=NOW), limit=5)).memories] == ["mem_new"]
 
 
 async def test_a_scan_gives_every_memory_of_every_owner_once(store: Store, user: Scope) -> None:
@@ -978,11 +981,11 @@ async def test_a_long_memory_is_searched_by_its_passages_and_read_whole(store: S
 
     found = {("long", 1, "begins"), ("long", 2, "ends"), ("other", 0, "something else")}
     for types in (None, frozenset({whole.type})):
-        hits = await store.search(user, vector(0), limit=10, now=NOW, types=types, fresh=True)
+        hits = await store.search(recallable(user, types=types), vector(0), limit=10, fresh=True)
         assert shown([hit.memory for hit in hits]) == found
     assert shown([row.memory for row in await store.load_owner(user, limit=10, now=NOW) or ()]) == found
     listed = {("long", 0, "all of it"), ("other", 0, "something else")}
-    assert shown((await store.page(user, limit=10, now=NOW)).memories) == listed
+    assert shown((await store.page(Criteria(user, active_at=NOW), limit=10)).memories) == listed
     assert shown([each async for batch in store.scan() for each in batch if each.scope.owner == user.owner]) == listed
     assert (await store.get(user, "long"), await store.count(user)) == (whole, 2)
 

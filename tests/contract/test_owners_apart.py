@@ -14,7 +14,17 @@ import pytest
 import pytest_asyncio
 
 from semrouter_memory.config import MilvusConfig
-from semrouter_memory.model import AppendOutcome, EmbeddedMemory, LoggedTurn, Memory, Reach, Scope, Tombstone, Usage
+from semrouter_memory.model import (
+    AppendOutcome,
+    Criteria,
+    EmbeddedMemory,
+    LoggedTurn,
+    Memory,
+    Reach,
+    Scope,
+    Tombstone,
+    Usage,
+)
 from semrouter_memory.ports import StateStore
 from semrouter_memory.state.in_process import InProcessOwnerLocks, InProcessOwnerVersions
 from semrouter_memory.store.in_memory import InMemoryStore
@@ -23,7 +33,7 @@ from semrouter_memory.store.owner_versions import OwnerVersions
 from tests.contract.look_alikes import PAIRS
 from tests.contract.turn_logs import LEASE, START, WholeTurnLog, a_turn, append, claimed
 from tests.indexed_store import IndexedStore
-from tests.memories import DIMENSION, NOW, memory, vector
+from tests.memories import DIMENSION, NOW, memory, recallable, vector
 from tests.milvus_server import MilvusServer
 from tests.store_observer import StoreObserver
 
@@ -99,7 +109,7 @@ async def _everything(store: Stored, scope: Scope) -> list[Memory]:
     """What every way of reading shows of an owner's memories."""
     loaded = await store.load_owner(scope, limit=10, now=NOW)
     assert loaded is not None
-    hits = await store.search(scope, vector(0), limit=10, now=NOW, fresh=True, text="trip budget")
+    hits = await store.search(recallable(scope), vector(0), limit=10, fresh=True, text="trip budget")
     found = [hit.memory for hit in hits]
     if isinstance(store, Indexed):
         index = await store.replica.index(scope, until=time.monotonic() + 60)
@@ -107,7 +117,7 @@ async def _everything(store: Stored, scope: Scope) -> list[Memory]:
         found += [index.memory(position) for position in range(len(index))]
     named = [await store.get(scope, each) for each in ("mem_old", "mem_shared")]
     return [
-        *(await store.page(scope, limit=10, now=None)).memories,
+        *(await store.page(Criteria(scope), limit=10)).memories,
         *(one.memory for one in loaded),
         *found,
         *(one for one in named if one is not None),
@@ -146,8 +156,8 @@ async def test_a_page_of_one_owner_leads_to_no_page_of_another(store: Stored) ->
             replace(resident, owner_id=f"{resident.owner_id}1"),
         )
         await asyncio.gather(store.upsert(one, _own(one)), store.upsert(other, _own(other)))
-        cursor = (await store.page(one, limit=1, now=None)).cursor
-        page = await store.page(other, limit=10, now=None, cursor=cursor or "")
+        cursor = (await store.page(Criteria(one), limit=1)).cursor
+        page = await store.page(Criteria(other), limit=10, cursor=cursor or "")
         assert {found.scope.owner for found in page.memories} <= {other.owner}
 
 

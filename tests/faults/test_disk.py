@@ -18,7 +18,7 @@ import pytest_asyncio
 from semrouter_memory.app.sidecar import App
 from semrouter_memory.config import Config, MilvusConfig
 from semrouter_memory.errors import ConfigurationError, StoreUnavailableError
-from semrouter_memory.model import Scope
+from semrouter_memory.model import Criteria, Scope
 from semrouter_memory.stack.loopback import LOOPBACK, free_port, local_client
 from semrouter_memory.store.lite import LiteServer
 from semrouter_memory.store.milvus import MilvusStore
@@ -180,7 +180,7 @@ async def fill(directory: str) -> None:
         await store.upsert(alice, [embedded(memory(alice, "after"))])
     print(*confirmed, "0", "after")  # noqa: T201 - for the test that runs this in a process of its own
     async with opened(directory) as store:
-        page = await store.page(alice, limit=10, now=None)
+        page = await store.page(Criteria(alice), limit=10)
     print(*(each.id for each in page.memories))  # noqa: T201
 
 

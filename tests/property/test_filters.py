@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semrouter_memory.config import MilvusConfig
-from semrouter_memory.model import Memory, MemoryFilter, Reach, Scope, attached_to, parse_filter
+from semrouter_memory.model import Criteria, Memory, MemoryFilter, Reach, Scope, attached_to, parse_filter
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.store.owner_index import build_index
 from tests.examples import examples
-from tests.memories import DIMENSION, NOW, embedded, memory, vector
+from tests.memories import DIMENSION, NOW, embedded, memory, recallable, vector
 from tests.store_observer import StoreObserver
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -71,14 +71,16 @@ async def test_every_search_finds_what_is_wanted_and_nothing_else(
 
     index = build_index(ALICE.owner, rows[:2]).with_written(rows[2:], label=lambda _: 0)
     assert (
-        ids(index.memory(int(at)) for at in index.positions(ALICE, now=NOW, types=None, memory_filter=memory_filter))
-        == wanted
+        ids(index.memory(int(at)) for at in index.positions(recallable(ALICE, memory_filter=memory_filter))) == wanted
     )
     for one in (store, InMemoryStore(dimension=DIMENSION)):
         await one.upsert(ALICE, rows)
-        hits = await one.search(ALICE, vector(0), limit=10, now=NOW, memory_filter=memory_filter, fresh=True)
+        hits = await one.search(recallable(ALICE, memory_filter=memory_filter), vector(0), limit=10, fresh=True)
         assert ids(hit.memory for hit in hits) == wanted
-        assert ids((await one.page(ALICE, limit=10, now=NOW, memory_filter=memory_filter)).memories) == wanted
+        assert (
+            ids((await one.page(Criteria(ALICE, active_at=NOW, memory_filter=memory_filter), limit=10)).memories)
+            == wanted
+        )
         assert await one.delete_all(ALICE, Reach.ALL) == len(memories)
 
 

@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from semrouter_memory.config import OwnerIndexConfig
 from semrouter_memory.errors import StoreUnavailableError
-from semrouter_memory.model import EmbeddedMemory, Memory, Reach, Scope
+from semrouter_memory.model import Criteria, EmbeddedMemory, Memory, Reach, Scope
 from semrouter_memory.ports import MemoryIndex
 from semrouter_memory.store import index_cache
 from tests.examples import examples
@@ -205,7 +205,7 @@ class Interleavings(RuleBasedStateMachine):
     # -- how -----------------------------------------------------------------------------------------------------------
 
     def stored(self, scope: Scope) -> list[Memory]:
-        rows = self.run(GatedStore.page(self.store, scope, limit=100, now=NOW)).memories
+        rows = self.run(GatedStore.page(self.store, Criteria(scope, active_at=NOW), limit=100)).memories
         return sorted(rows, key=lambda one: (one.created_at, one.id))
 
     def start(self, scope: Scope, write: Coroutine[Any, Any, object]) -> None:

@@ -11,7 +11,7 @@ from semrouter_memory.config import MilvusConfig
 from semrouter_memory.model import OwnerKind, Reach, Scope
 from semrouter_memory.store.milvus import MilvusStore
 from tests.examples import examples
-from tests.memories import DIMENSION, NOW, embedded, memory, vector
+from tests.memories import DIMENSION, embedded, memory, recallable, vector
 from tests.store_observer import StoreObserver
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -52,7 +52,7 @@ async def test_everybody_finds_their_own_and_nothing_else(store: MilvusStore, sc
         await store.upsert(scope, [embedded(near, 0), embedded(named, 1)])
     for number, scope in enumerate(scopes):
         for text in ("", everybodys, scope.owner_id):
-            hits = await store.search(scope, vector(0), limit=1, now=NOW, text=text)
+            hits = await store.search(recallable(scope), vector(0), limit=1, text=text)
             assert all(hit.memory.scope == scope for hit in hits)
             found = [hit.memory.content for hit in hits]
             assert found == ["", str(number)] or (found == [""] and text != everybodys)

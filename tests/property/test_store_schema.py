@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from semrouter_memory.databases import micros, moment
 from semrouter_memory.errors import InvalidRequestError
-from semrouter_memory.model import MemoryType, Reach, Scope
+from semrouter_memory.model import Criteria, MemoryType, Reach, Scope
 from semrouter_memory.store import schema
 from semrouter_memory.store.listing import ListingPosition, decode_cursor, encode_cursor
 from semrouter_memory.store.schema import Selection
@@ -58,12 +58,8 @@ def test_an_expression_is_only_what_it_is_meant_to_be(
     created_until: int | None,
 ) -> None:
     selection = Selection(
-        scope=scope,
-        reach=reach,
-        active_at=active_at,
-        types=types,
+        Criteria(scope, reach=reach, active_at=active_at, types=types, expires_by=expires_by),
         ids=wanted,
-        expires_by=expires_by,
         created_until=created_until,
     )
     assert _TERMS.fullmatch(schema.filter_expression(selection))

@@ -4,13 +4,24 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from itertools import chain, islice
+from itertools import chain
 
 import numpy as np
 
 from semrouter_memory.backends import Backends
 from semrouter_memory.lineage import generations, pages
-from semrouter_memory.model import Candidate, EmbeddedMemory, Hit, LoggedTurn, Memory, Reach, Reconciled, Scope, Vector
+from semrouter_memory.model import (
+    Candidate,
+    Criteria,
+    EmbeddedMemory,
+    Hit,
+    LoggedTurn,
+    Memory,
+    Reach,
+    Reconciled,
+    Scope,
+    Vector,
+)
 from semrouter_memory.ports import MemoryIndex, Tombstones
 from semrouter_memory.retain.passages import embedded
 from semrouter_memory.retain.reconciling.reconcile import arrives_late, not_after, reconcile
@@ -102,11 +113,12 @@ class NeighbourReader:
     async def read(self, scope: Scope, vectors: Sequence[Vector], tombstones: Tombstones) -> Neighbourhood:
         """What any process has written until now, without what holds within a session only."""
         index = await self._index(scope)
+        criteria = Criteria(scope, reach=Reach.EXACT, active_at=self._clock.now())
         if index is not None:
-            nearest = [self._nearest_in(index, scope, vector) for vector in vectors]
+            nearest = [_nearest_in(index, criteria, vector) for vector in vectors]
         else:
             turn = asyncio.Semaphore(_AT_ONCE)
-            nearest = await asyncio.gather(*(self._searched(scope, vector, turn) for vector in vectors))
+            nearest = await asyncio.gather(*(self._searched(criteria, vector, turn) for vector in vectors))
         found = [
             [hit for hit in hits if _comparable(hit.memory) and not tombstones.covers(hit.memory)] for hits in nearest
         ]
@@ -118,21 +130,9 @@ class NeighbourReader:
             return None
         return await self._indexes.get(scope, until=asyncio.get_running_loop().time() + _INDEX_SECONDS)
 
-    def _nearest_in(self, index: MemoryIndex, scope: Scope, vector: Vector) -> list[Hit]:
-        similarities = index.similarities(vector)
-        positions = index.positions(scope, now=self._clock.now(), types=None)
-        nearest = positions[np.argsort(-similarities[positions], kind="stable")].tolist()
-        hits = (
-            Hit(index.memory(at), cosine, cosine)
-            for at, cosine in zip(nearest, similarities[nearest].tolist(), strict=True)
-        )
-        return list(islice((hit for hit in hits if hit.memory.scope.project_id == scope.project_id), _NEAREST))
-
-    async def _searched(self, scope: Scope, vector: Vector, turn: asyncio.Semaphore) -> list[Hit]:
+    async def _searched(self, criteria: Criteria, vector: Vector, turn: asyncio.Semaphore) -> list[Hit]:
         async with turn:
-            return await self._reader.search(
-                scope, vector, limit=_NEAREST, now=self._clock.now(), types=None, reach=Reach.EXACT, fresh=True
-            )
+            return await self._reader.search(criteria, vector, limit=_NEAREST, fresh=True)
 
     async def near(self, around: Neighbourhood, index: int, candidate: Candidate) -> Near:
         """What to compare the candidate with, whose vector is the one with that index."""
@@ -155,7 +155,7 @@ class NeighbourReader:
         """
         now = self._clock.now()
         since = min(turn.observed_at for turn in turns) - _SKEW
-        stored = pages(self._reader, scope, limit=_PAGE, reach=Reach.EXACT, since=since)
+        stored = pages(self._reader, Criteria(scope, reach=Reach.EXACT), limit=_PAGE, since=since)
         gone = {each.id: each async for page in stored for each in page if any(_is_of(each, turn) for turn in turns)}
         if not gone:
             return Withdrawal((), ())
@@ -172,6 +172,15 @@ class NeighbourReader:
         """What led to these memories."""
         _, *earlier = await generations(self._reader, scope, *(hit.memory for hit in hits), steps=_MAX_CHAIN)
         return [each for each in chain(*earlier) if each.scope.project_id == scope.project_id]
+
+
+def _nearest_in(index: MemoryIndex, criteria: Criteria, vector: Vector) -> list[Hit]:
+    similarities, positions = index.similarities(vector), index.positions(criteria)
+    nearest = positions[np.argsort(-similarities[positions], kind="stable")][:_NEAREST].tolist()
+    return [
+        Hit(index.memory(at), cosine, cosine)
+        for at, cosine in zip(nearest, similarities[nearest].tolist(), strict=True)
+    ]
 
 
 def _comparable(memory: Memory) -> bool:

@@ -13,6 +13,7 @@ from semrouter_memory.config import ManagementConfig
 from semrouter_memory.errors import LockLostError, Service, StoreUnavailableError, TurnLogError, UnavailableError
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.model import (
+    Criteria,
     EmbeddedMemory,
     Hit,
     Memory,
@@ -56,10 +57,10 @@ class Store:
     def available(self) -> bool:
         return not self.refuse
 
-    async def search(self, scope: Scope, vector: Vector, *, limit: int, **options: Any) -> list[Hit]:
+    async def search(self, criteria: Criteria, vector: Vector, *, limit: int, **options: Any) -> list[Hit]:
         self._call("search")
         assert vector.shape == (384,)
-        return [Hit(memory, 0.9, 0.9) for memory in self._visible(scope)[:limit]]
+        return [Hit(memory, 0.9, 0.9) for memory in self._visible(criteria.scope)[:limit]]
 
     async def get(self, scope: Scope, memory_id: str) -> Memory | None:
         self._call("get")
@@ -81,9 +82,9 @@ class Store:
     async def compact(self) -> None:
         raise NotImplementedError
 
-    async def page(self, scope: Scope, *, limit: int, cursor: str = "", **options: Any) -> Page:
+    async def page(self, criteria: Criteria, *, limit: int, cursor: str = "", **options: Any) -> Page:
         self._call("page")
-        visible, start = self._visible(scope), int(cursor or 0)
+        visible, start = self._visible(criteria.scope), int(cursor or 0)
         end = start + limit
         return Page(tuple(visible[start:end]), str(end) if end < len(visible) else "")
 

@@ -8,7 +8,7 @@ import pytest
 
 from semrouter_memory.errors import LockLostError, NotFoundError, Service, UnavailableError
 from semrouter_memory.manage.schemas import StoreRequest, UpdateRequest
-from semrouter_memory.model import Memory, Reach, Scope
+from semrouter_memory.model import Criteria, Memory, Reach, Scope
 from tests.raising import raising
 
 ALICE = Scope("alice")
@@ -234,7 +234,7 @@ async def test_without_the_state_nothing_of_a_user_is_shown_any_more(house: Hous
     house.state.away = True
     with raising(UnavailableError, service=Service.DELETION):
         await house.service.forget_all(ALICE, Reach.ALL)
-    assert (await house.service.page(ALICE, limit=10)).memories == ()
+    assert (await house.service.page(Criteria(ALICE), limit=10)).memories == ()
     assert house.changed == [ALICE]
 
 

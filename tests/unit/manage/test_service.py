@@ -8,7 +8,7 @@ import pytest
 
 from semrouter_memory.errors import InvalidRequestError, NotFoundError, Service, StoreUnavailableError, UnavailableError
 from semrouter_memory.manage.schemas import StoreRequest, UpdateRequest
-from semrouter_memory.model import Hit, Memory, MemoryType, Reach, Scope
+from semrouter_memory.model import Criteria, Hit, Memory, MemoryType, Reach, Scope
 from semrouter_memory.recall.selection import outdated_episodes
 from tests.raising import raising
 
@@ -132,8 +132,8 @@ async def test_no_read_shows_a_deleted_row_that_the_store_still_shows(house: Hou
     house.store.stale["m1"] = memory
     with pytest.raises(NotFoundError):
         await house.service.get(ALICE, "m1")
-    assert (await house.service.page(ALICE, limit=10)).memories == ()
-    assert (await house.service.search(ALICE, "peanuts", limit=10)).hits == ()
+    assert (await house.service.page(Criteria(ALICE), limit=10)).memories == ()
+    assert (await house.service.search(Criteria(ALICE), "peanuts", limit=10)).hits == ()
     assert [memory async for memory in house.service.export(ALICE)] == []
     with pytest.raises(NotFoundError):
         await house.service.update(ALICE, "m1", UpdateRequest(importance=1))
@@ -144,8 +144,8 @@ async def test_tombstones_are_read_after_the_store(house: House) -> None:
     house.put("m1")
     for read in (
         house.service.get(ALICE, "m1"),
-        house.service.page(ALICE, limit=1),
-        house.service.search(ALICE, "peanuts", limit=1),
+        house.service.page(Criteria(ALICE), limit=1),
+        house.service.search(Criteria(ALICE), "peanuts", limit=1),
     ):
         house.calls.clear()
         await read
@@ -179,23 +179,23 @@ async def test_forgetting_everything_without_the_store_hides_everything(house: H
     house.store.refuse = {"delete_all"}
     with raising(UnavailableError, service=Service.DELETION):
         await house.service.forget_all(ALICE, Reach.ALL)
-    assert (await house.service.page(ALICE, limit=10)).memories == ()
+    assert (await house.service.page(Criteria(ALICE), limit=10)).memories == ()
 
 
 async def test_a_search_can_be_cut_at_a_relevance(house: House) -> None:
     house.put("m1")
-    (hit,) = (await house.service.search(ALICE, "peanuts", limit=5)).hits
+    (hit,) = (await house.service.search(Criteria(ALICE), "peanuts", limit=5)).hits
     assert hit.similarity == pytest.approx(0.9)
     assert 0 < hit.relevance < 1
     assert hit.relevance != hit.similarity
-    assert len((await house.service.search(ALICE, "peanuts", limit=5, threshold=hit.relevance)).hits) == 1
-    assert (await house.service.search(ALICE, "peanuts", limit=5, threshold=hit.relevance + 0.001)).hits == ()
+    assert len((await house.service.search(Criteria(ALICE), "peanuts", limit=5, threshold=hit.relevance)).hits) == 1
+    assert (await house.service.search(Criteria(ALICE), "peanuts", limit=5, threshold=hit.relevance + 0.001)).hits == ()
 
 
 @pytest.mark.parametrize("query", ["", "  ", "x" * 101])
 async def test_a_query_must_say_something_and_not_too_much(house: House, query: str) -> None:
     with pytest.raises(InvalidRequestError):
-        await house.service.search(ALICE, query, limit=5)
+        await house.service.search(Criteria(ALICE), query, limit=5)
 
 
 async def test_an_export_goes_through_all_pages(house: House) -> None:
@@ -210,8 +210,8 @@ async def test_reads_say_when_the_store_is_away(house: House) -> None:
     house.store.refuse = {"get", "page", "search", "upsert"}
     for attempt in (
         house.service.get(ALICE, "m1"),
-        house.service.page(ALICE, limit=1),
-        house.service.search(ALICE, "peanuts", limit=1),
+        house.service.page(Criteria(ALICE), limit=1),
+        house.service.search(Criteria(ALICE), "peanuts", limit=1),
         house.service.store(ALICE, StoreRequest(content="User likes tea")),
     ):
         with pytest.raises(StoreUnavailableError):

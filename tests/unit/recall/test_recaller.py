@@ -16,8 +16,8 @@ from semrouter_memory.config import RecallConfig
 from semrouter_memory.errors import Service, StoreUnavailableError, TurnLogError, UnavailableError
 from semrouter_memory.events import Event, ExchangeFailed, RecallFinished
 from semrouter_memory.model import (
-    ALWAYS,
     ChatMessage,
+    Criteria,
     Hit,
     MemoryType,
     Message,
@@ -72,7 +72,7 @@ class World:
     answer: str = ""
     now: datetime = NOW
     embedded: list[str] = field(default_factory=list)
-    searches: list[dict[str, Any]] = field(default_factory=list)
+    searches: list[tuple[Criteria, dict[str, Any]]] = field(default_factory=list)
     results: list[RecallResult] = field(default_factory=list)
     failures: list[BaseException] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
@@ -102,10 +102,11 @@ class World:
         await self._happens("rewrite")
         return self.answer
 
-    async def search(self, scope: Scope, vector: Vector, **arguments: Any) -> list[Hit]:
+    async def search(self, criteria: Criteria, vector: Vector, **arguments: Any) -> list[Hit]:
+        scope = criteria.scope
         await self._happens("search")
         await self._happens(f"search of {scope.owner}")
-        self.searches.append({"scope": scope, **arguments})
+        self.searches.append((criteria, arguments))
         found = [hit for word, hits in self.hits.items() if word in self.embedded[-1] for hit in hits]
         return [hit for hit in found if hit.memory.scope.owner == scope.owner]
 
@@ -263,15 +264,13 @@ async def test_the_query_is_asked_in_the_voice_of_the_memories(world: World) -> 
 
 
 async def test_the_store_is_asked_for_more_than_is_wanted(world: World) -> None:
-    options = replace(
-        REQUEST.options, types=frozenset({MemoryType.SEMANTIC}), memory_filter=parse_filter("category=work")
-    )
+    wanted: dict[str, Any] = {"types": frozenset({MemoryType.SEMANTIC}), "memory_filter": parse_filter("category=work")}
+    options = replace(REQUEST.options, **wanted)
     await world.recaller().recall(replace(REQUEST, options=options))
 
     (search,) = world.searches
-    wanted = {"scope": ALICE, "limit": 60, "now": NOW, "types": options.types, "text": "", "reach": Reach.RECALL}
-    wanted |= {"memory_filter": options.memory_filter}
-    assert search == wanted | {"fresh": False, "observed": ALWAYS, "pinned": True}
+    criteria = Criteria(ALICE, reach=Reach.RECALL, active_at=NOW, **wanted)
+    assert search == (criteria, {"limit": 60, "text": "", "fresh": False, "pinned": True})
 
 
 async def test_nothing_above_the_threshold_is_no_text(world: World) -> None:

@@ -11,6 +11,7 @@ import pytest
 from semrouter_memory.config import RecallConfig
 from semrouter_memory.errors import Service, StoreUnavailableError, UnavailableError
 from semrouter_memory.model import (
+    Criteria,
     EmbeddedMemory,
     Hit,
     Memory,
@@ -58,21 +59,21 @@ class OutwardStore(GatedStore):
     def available(self) -> bool:
         return not self.away
 
-    async def search(self, scope: Scope, vector: Vector, **arguments: Any) -> list[Hit]:
+    async def search(self, criteria: Criteria, vector: Vector, **arguments: Any) -> list[Hit]:
         self.searches += 1
         if self.away:
             raise StoreUnavailableError("away")
-        return await super().search(scope, vector, **arguments)
+        return await super().search(criteria, vector, **arguments)
 
     async def load_owner(self, scope: Scope, *, limit: int, now: datetime) -> list[EmbeddedMemory] | None:
         if self.away:
             raise StoreUnavailableError("away")
         return await super().load_owner(scope, limit=limit, now=now)
 
-    async def page(self, scope: Scope, **arguments: Any) -> Page:
+    async def page(self, criteria: Criteria, **arguments: Any) -> Page:
         if self.away:
             raise StoreUnavailableError("away")
-        return await super().page(scope, **arguments)
+        return await super().page(criteria, **arguments)
 
 
 class SlowEmbedder(HashedEmbedder):

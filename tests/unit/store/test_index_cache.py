@@ -19,7 +19,7 @@ from semrouter_memory.store.index_record import Label
 from semrouter_memory.store.owner_index import unlabelled
 from tests.gated_store import GatedStore, Outcome, ToldVersions
 from tests.indexed_store import IndexedStore
-from tests.memories import NOW, embedded, memory
+from tests.memories import NOW, embedded, memory, recallable
 
 ALICE = Scope("alice")
 BOB = Scope("bob")
@@ -416,8 +416,8 @@ async def test_a_memory_may_move_to_another_project(replica: IndexedStore) -> No
     await write(replica, "a")
     await write(replica, "a", scope=WORK)
     found = await index(replica)
-    assert len(found.positions(ALICE, now=NOW, types=None)) == 0
-    assert len(found.positions(WORK, now=NOW, types=None)) == 1
+    assert len(found.positions(recallable(ALICE))) == 0
+    assert len(found.positions(recallable(WORK))) == 1
 
 
 async def test_other_owners_stay_at_hand(replica: IndexedStore, kit: Kit) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semrouter_memory.language.terms import terms
-from semrouter_memory.model import EmbeddedMemory, Memory, MemoryType, Reach, Scope
+from semrouter_memory.model import Criteria, EmbeddedMemory, Memory, MemoryType, Reach, Scope
 from semrouter_memory.store.index_record import KINDS
 from semrouter_memory.store.owner_index import OwnerIndex, build_index, unlabelled
 from tests.memories import NOW, embedded, memory, vector
@@ -36,7 +36,9 @@ def shown(index: OwnerIndex) -> list[Memory]:
 
 
 def ids(index: OwnerIndex, scope: Scope, types: frozenset[MemoryType] | None = None, *, hours: float = 0) -> list[str]:
-    positions = index.positions(scope, now=NOW + timedelta(hours=hours), types=types)
+    positions = index.positions(
+        Criteria(scope, reach=Reach.RECALL, active_at=NOW + timedelta(hours=hours), types=types)
+    )
     return [index.memory(int(position)).id for position in positions]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from semrouter_memory.databases import micros, moment
 from semrouter_memory.language.terms import terms as all_terms
-from semrouter_memory.model import MemoryType, Reach, Scope
+from semrouter_memory.model import Criteria, MemoryType, Reach, Scope
 from semrouter_memory.store import schema
 from semrouter_memory.store.schema import Selection
 from tests.memories import DIMENSION, NOW, embedded, memory
@@ -23,39 +23,42 @@ WHOLE = 'type in ["episodic", "procedural", "reflective", "semantic"]'
 @pytest.mark.parametrize(
     ("selection", "expected"),
     [
-        (Selection(scope=ALICE, reach=Reach.ALL), f'owner == "user:alice" and {WHOLE}'),
-        (Selection(scope=ALICE, reach=Reach.EXACT), f'owner == "user:alice" and project_id == "hawaii" and {WHOLE}'),
+        (Selection(Criteria(ALICE)), f'owner == "user:alice" and {WHOLE}'),
         (
-            Selection(scope=ALICE, reach=Reach.RECALL),
+            Selection(Criteria(ALICE, reach=Reach.EXACT)),
+            f'owner == "user:alice" and project_id == "hawaii" and {WHOLE}',
+        ),
+        (
+            Selection(Criteria(ALICE, reach=Reach.RECALL)),
             f'owner == "user:alice" and project_id in ["", "hawaii"] and {WHOLE}',
         ),
         (
-            Selection(scope=Scope("alice"), reach=Reach.RECALL),
+            Selection(Criteria(Scope("alice"), reach=Reach.RECALL)),
             f'owner == "user:alice" and project_id == "" and {WHOLE}',
         ),
         (
-            Selection(scope=ALICE, reach=Reach.ALL, active_at=datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)),
+            Selection(Criteria(ALICE, active_at=datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC))),
             f'owner == "user:alice" and superseded_at == 253402300800000000 and expires_at > 1000000 and {WHOLE}',
         ),
         (
-            Selection(scope=ALICE, reach=Reach.ALL, types=frozenset({MemoryType.SEMANTIC, MemoryType.EPISODIC})),
+            Selection(Criteria(ALICE, types=frozenset({MemoryType.SEMANTIC, MemoryType.EPISODIC}))),
             'owner == "user:alice" and type in ["episodic", "semantic"]',
         ),
         (
-            Selection(scope=ALICE, reach=Reach.ALL, created_until=5),
+            Selection(Criteria(ALICE), created_until=5),
             f'owner == "user:alice" and {WHOLE} and created_at <= 5',
         ),
         (
-            Selection(scope=ALICE, reach=Reach.ALL, ids=["mem_1"]),
+            Selection(Criteria(ALICE), ids=["mem_1"]),
             f'owner == "user:alice" and id == "{DIGEST}:mem_1"',
         ),
-        (Selection(scope=ALICE, reach=Reach.ALL, passages=True), 'owner == "user:alice"'),
+        (Selection(Criteria(ALICE), passages=True), 'owner == "user:alice"'),
         (
-            Selection(scope=ALICE, reach=Reach.ALL, ids=["mem_1"], passages=True),
+            Selection(Criteria(ALICE), ids=["mem_1"], passages=True),
             f'owner == "user:alice" and (id == "{DIGEST}:mem_1" or session_id == "#mem_1")',
         ),
         (
-            Selection(scope=Scope('" or 1 == 1 or owner == "'), reach=Reach.ALL),
+            Selection(Criteria(Scope('" or 1 == 1 or owner == "'))),
             f'owner == "user:%22 or 1 == 1 or owner == %22" and {WHOLE}',
         ),
     ],
@@ -65,7 +68,7 @@ def test_a_selection_becomes_an_expression(selection: Selection, expected: str) 
 
 
 def test_a_bounded_answer_is_continued_after_its_last_key() -> None:
-    expression = schema.filter_expression(Selection(scope=ALICE, reach=Reach.ALL), after_key="k")
+    expression = schema.filter_expression(Selection(Criteria(ALICE)), after_key="k")
     assert expression == f'owner == "user:alice" and {WHOLE} and id > "k"'
 
 
