@@ -995,6 +995,8 @@ async def test_the_history_tells_what_was_said_before_and_when_it_changed(house:
         assert [each["id"] for each in listed] == ["mem_2"]
         listed = (await alice.get("/v1/memory", params={"include": "history"})).json()["data"]
         assert [each["id"] for each in listed] == ["mem_2", "mem_1", "mem_0"]
+        found = (await alice.post("/v1/memory/search", json={"query": "Where does the user live?"})).json()["data"]
+        assert [each["id"] for each in found] == ["mem_2"]
         foreign = await bob.get("/v1/memory/mem_2/history")
         assert (foreign.status_code, error_of(foreign)["code"]) == (404, "memory_not_found")
         wrong = await alice.get("/v1/memory", params={"include": "everything"})
