@@ -3,8 +3,8 @@
 Adapters raise the families of `errors.py` only; foreign exceptions end inside them.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Protocol
@@ -16,7 +16,6 @@ from semrouter_memory.events import Event
 from semrouter_memory.language.bm25 import TermIndex
 from semrouter_memory.model import (
     Appended,
-    Candidate,
     ChatMessage,
     Claim,
     Criteria,
@@ -28,9 +27,6 @@ from semrouter_memory.model import (
     Page,
     PendingSession,
     Reach,
-    Reason,
-    RecallRequest,
-    RecallResult,
     Scope,
     StoredChain,
     Tombstone,
@@ -137,25 +133,6 @@ class MemoryReader(Protocol):
 
     async def count(self, scope: Scope) -> int:
         """How many memories the owner has, in all projects, superseded and expired ones included; reads fresh."""
-        ...
-
-    async def load_owner(self, scope: Scope, *, limit: int, now: datetime) -> list[EmbeddedMemory] | None:
-        """All of the owner's active memories, of every project, with their vectors, in no order; reads fresh.
-
-        Of a long memory its passages.
-
-        Every write and deletion that was acknowledged before the call is heeded.
-
-        Returns:
-            None: there are more than `limit`.
-        """
-        ...
-
-    def scan(self) -> AsyncIterator[Sequence[Memory]]:
-        """Every memory of every owner, superseded and expired ones included, in batches and in no order.
-
-        For maintenance only: it reads the whole collection.
-        """
         ...
 
 
@@ -489,8 +466,15 @@ class SessionStates(Protocol):
     async def drop(self, scope: Scope, keys: Sequence[str]) -> None: ...
 
 
-class UsageCounts(Protocol):
-    """How often memories were injected, and when last. Raises `UnavailableError`."""
+RECEIPTS = "receipts"
+"""The key of what the last recalls of an owner did, outside all projects: a line each, the newest first."""
+
+
+class StateStore(SessionStates, Protocol):
+    """The state of sessions, and how often memories were injected and when last. Raises `UnavailableError`.
+
+    Nothing here is the only record of anything: lost values are computed again or done without.
+    """
 
     async def count_uses(self, scope: Scope, uses: Mapping[str, int], *, at: datetime) -> None:
         """Add to the access counts of the owner's memories (id -> how often)."""
@@ -501,17 +485,6 @@ class UsageCounts(Protocol):
         ...
 
     async def drop_usage(self, scope: Scope, memory_ids: Sequence[str]) -> None: ...
-
-
-RECEIPTS = "receipts"
-"""The key of what the last recalls of an owner did, outside all projects: a line each, the newest first."""
-
-
-class StateStore(SessionStates, UsageCounts, Protocol):
-    """Both, and what their owner does with their files. Raises `UnavailableError`.
-
-    Nothing here is the only record of anything: lost values are computed again or done without.
-    """
 
     async def forget(self, scope: Scope, reach: Reach) -> None:
         """Drop every value of the owner (`ALL`) or of the scope's project (`EXACT`), and the receipts; usage goes with `ALL`."""
@@ -525,14 +498,6 @@ class StateStore(SessionStates, UsageCounts, Protocol):
 
     async def backup(self, directory: Path) -> None:
         """Same as `LogFiles.backup`."""
-        ...
-
-
-class SessionStateBuilder(Protocol):
-    """Keeps what a long conversation can be shortened with. Never raises; what it cannot build is done without."""
-
-    async def turns_read(self, claim: Claim, turns: Sequence[LoggedTurn], candidates: Sequence[Candidate]) -> None:
-        """Turns of a claim were read by an extractor, and this was found in them; the claim is still held."""
         ...
 
 
@@ -553,54 +518,6 @@ class ChatModel(Protocol):
 class Observer(Protocol):
     def observe(self, event: Event) -> None:
         """Take note of an event. Quick, never raises."""
-        ...
-
-
-class StreamSpans(Protocol):
-    """Records one ext_proc stream in a trace. Never raises, never sees content."""
-
-    def headers(self, header: Callable[[str], str]) -> None:
-        """The request's headers, by name: they may carry a trace where the proxy itself takes part in none."""
-        ...
-
-    def recall(self, request: RecallRequest) -> AbstractContextManager[Callable[[RecallResult], object]]:
-        """Spans the recall done inside; call what it gives with the result."""
-        ...
-
-    def retain(self, turn: Turn) -> AbstractContextManager[Callable[[Appended | None], object]]:
-        """Spans the acceptance done inside; call what it gives with what became of the turn."""
-        ...
-
-    def bypassed(self, reason: Reason) -> None: ...
-
-
-class Tracing(Protocol):
-    """Continues the callers' traces."""
-
-    def stream(self, metadata: Mapping[str, str]) -> StreamSpans:
-        """A stream was opened, with this gRPC metadata: the proxy's own span is named in it."""
-        ...
-
-
-class RecordedStream(Protocol):
-    """Records one stream. Quick, never raises."""
-
-    def request(self, message: bytes) -> None:
-        """Envoy sent this `ProcessingRequest`."""
-        ...
-
-    def response(self, message: bytes) -> None:
-        """This `ProcessingResponse` is sent."""
-        ...
-
-    def ended(self, *, by_us: bool) -> None: ...
-
-
-class Recorder(Protocol):
-    """Records the messages between Envoy and this service, to be replayed. Quick, never raises, writes later."""
-
-    def begin(self, metadata: Mapping[str, str]) -> RecordedStream | None:
-        """A stream was opened; None: it is not recorded."""
         ...
 
 

@@ -36,8 +36,8 @@ from semrouter_memory.model import (
     Turn,
     TurnTotals,
 )
-from semrouter_memory.ports import ChatModel, SessionStateBuilder
-from semrouter_memory.retain.failures import RetainParts
+from semrouter_memory.ports import ChatModel
+from semrouter_memory.retain.failures import RetainParts, SessionStateBuilder
 from semrouter_memory.retain.pipeline import Retainer
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
 from semrouter_memory.state.in_process import InProcessOwnerLocks

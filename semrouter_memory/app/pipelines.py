@@ -57,7 +57,7 @@ def maintenance(
     config = memory.ageing
     return MaintenanceScheduler(
         adapters,
-        sweeper=Sweeper(adapters, deletion=deletion, config=config),
+        sweeper=Sweeper(adapters, collection=adapters.store, deletion=deletion, config=config),
         consolidator=_consolidator(config, adapters, models) if config.consolidate == "on" else None,
         journal=journal,
         deletion=deletion,

@@ -8,7 +8,7 @@ so that it ends as a dead letter. Any other failure counts at once. Pauses grow,
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from cachetools import LRUCache
 
@@ -25,7 +25,7 @@ from semrouter_memory.errors import (
 )
 from semrouter_memory.events import ExtractionFinished, StoreFailed, WorkFailed
 from semrouter_memory.model import Candidate, Claim, LoggedTurn, SessionKey
-from semrouter_memory.ports import ChatModel, SessionStateBuilder
+from semrouter_memory.ports import ChatModel
 from semrouter_memory.resilience import Backoff, Cooldown
 from semrouter_memory.retain import quotes
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter, Written
@@ -35,6 +35,14 @@ _T = TypeVar("_T")
 _FREE_REFUSALS = 3
 """Refused writes of one session that may be an outage which the store has not detected yet."""
 _MAX_SESSIONS = 1_024
+
+
+class SessionStateBuilder(Protocol):
+    """Keeps what a long conversation can be shortened with. Never raises; what it cannot build is done without."""
+
+    async def turns_read(self, claim: Claim, turns: Sequence[LoggedTurn], candidates: Sequence[Candidate]) -> None:
+        """Turns of a claim were read by an extractor, and this was found in them; the claim is still held."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

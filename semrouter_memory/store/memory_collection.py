@@ -223,9 +223,13 @@ class MemoryCollection(ABC):
         return await self._count(Selection(Criteria(scope)))
 
     async def load_owner(self, scope: Scope, *, limit: int, now: datetime) -> list[EmbeddedMemory] | None:
-        """Same as the port's. On Lite 10 to 20 ms for 200 memories, 0.6 to 0.8 s for 10,000; other questions go in between.
+        """All of the owner's active memories, of every project, with their vectors, in no order; reads fresh.
 
-        A server takes 200 to 350 ms for each 500.
+        Of a long memory its passages. On Lite 10 to 20 ms for 200 memories, 0.6 to 0.8 s for 10,000; other questions go in
+        between. A server takes 200 to 350 ms for each 500.
+
+        Returns:
+            None: there are more than `limit`.
         """
         return await self._whole(Selection(Criteria(scope, active_at=now), passages=True), limit=limit)
 

@@ -85,7 +85,7 @@ def never_raising(function: Callable[Concatenate[_S, _P], None]) -> Callable[Con
 
 
 class Spans:
-    """Makes the spans of one process (implements the `Tracing` port)."""
+    """Makes the spans of one process (implements `Tracing` of `transport/processor.py`)."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
@@ -129,7 +129,7 @@ class Spans:
 
 
 class ExchangeSpans:
-    """The spans of one stream (implements the `StreamSpans` port)."""
+    """The spans of one stream (implements `StreamSpans` of `transport/processor.py`)."""
 
     def __init__(self, tracer: Tracer, context: Context) -> None:
         self._tracer = tracer

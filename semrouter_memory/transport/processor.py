@@ -3,7 +3,8 @@
 import asyncio
 import hmac
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 import grpc.aio
@@ -15,7 +16,7 @@ from semrouter_memory.exchange.policy import route_settings
 from semrouter_memory.exchange.replies import NeedRecall, Outcome, Reply, outcome_of
 from semrouter_memory.exchange.turns import ExchangeSettings
 from semrouter_memory.model import Appended, Reason, RecallRequest, RecallResult, Turn
-from semrouter_memory.ports import Clock, Observer, RecordedStream, Recorder, StreamSpans, Tracing
+from semrouter_memory.ports import Clock, Observer
 from semrouter_memory.transport import wire
 
 _ASIDE_SECONDS = 0.01
@@ -31,6 +32,54 @@ class RecallPhase(Protocol):
 class TurnSink(Protocol):
     def accept(self, turn: Turn) -> Appended | None:
         """Commit the turn; quick, never raises."""
+        ...
+
+
+class StreamSpans(Protocol):
+    """Records one ext_proc stream in a trace. Never raises, never sees content."""
+
+    def headers(self, header: Callable[[str], str]) -> None:
+        """The request's headers, by name: they may carry a trace where the proxy itself takes part in none."""
+        ...
+
+    def recall(self, request: RecallRequest) -> AbstractContextManager[Callable[[RecallResult], object]]:
+        """Spans the recall done inside; call what it gives with the result."""
+        ...
+
+    def retain(self, turn: Turn) -> AbstractContextManager[Callable[[Appended | None], object]]:
+        """Spans the acceptance done inside; call what it gives with what became of the turn."""
+        ...
+
+    def bypassed(self, reason: Reason) -> None: ...
+
+
+class Tracing(Protocol):
+    """Continues the callers' traces."""
+
+    def stream(self, metadata: Mapping[str, str]) -> StreamSpans:
+        """A stream was opened, with this gRPC metadata: the proxy's own span is named in it."""
+        ...
+
+
+class RecordedStream(Protocol):
+    """Records one stream. Quick, never raises."""
+
+    def request(self, message: bytes) -> None:
+        """Envoy sent this `ProcessingRequest`."""
+        ...
+
+    def response(self, message: bytes) -> None:
+        """This `ProcessingResponse` is sent."""
+        ...
+
+    def ended(self, *, by_us: bool) -> None: ...
+
+
+class Recorder(Protocol):
+    """Records the messages between Envoy and this service, to be replayed. Quick, never raises, writes later."""
+
+    def begin(self, metadata: Mapping[str, str]) -> RecordedStream | None:
+        """A stream was opened; None: it is not recorded."""
         ...
 
 

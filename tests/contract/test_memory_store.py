@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,12 +27,11 @@ from semrouter_memory.model import (
     Scope,
     parse_filter,
 )
-from semrouter_memory.ports import MemoryReader, MemoryWriter
 from semrouter_memory.store import memory_collection
 from semrouter_memory.store.in_memory import InMemoryStore
-from semrouter_memory.store.index_loader import RecordReader
 from semrouter_memory.store.index_record import Recorder
 from semrouter_memory.store.memory_collection import OWNER_BATCH, RECORD_BATCH, SCAN_BATCH
+from semrouter_memory.store.memory_collection import MemoryCollection as Store
 from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.store.owner_index import build_index, unlabelled
 from semrouter_memory.store.schema import Row, Selection
@@ -41,10 +40,6 @@ from tests.milvus_server import MilvusServer
 from tests.store_observer import StoreObserver
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-class Store(MemoryReader, MemoryWriter, RecordReader, Protocol):
-    """Both ports: what the suite is about."""
 
 
 _USERS = itertools.count()

@@ -73,12 +73,6 @@ class Store:
     async def count(self, scope: Scope) -> int:
         raise NotImplementedError
 
-    async def load_owner(self, scope: Scope, *, limit: int, now: datetime) -> list[EmbeddedMemory] | None:
-        raise NotImplementedError
-
-    def scan(self) -> AsyncIterator[Sequence[Memory]]:
-        raise NotImplementedError
-
     async def compact(self) -> None:
         raise NotImplementedError
 
