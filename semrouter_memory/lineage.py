@@ -6,7 +6,7 @@ the current one. Rows are read as they are stored, deleted ones included: the ca
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 from semrouter_memory.language.words import content_words
@@ -162,11 +162,8 @@ class SummarySplit:
         """The others as they are without the summaries; those that no summary supersedes are left out."""
         gone = {summary.id for summary in self.summaries}
         return [
-            replace(
-                other,
-                superseded_at=self.summaries[-1].superseded_at,
-                superseded_by=self.summaries[-1].superseded_by,
-                updated_at=now,
+            other.changed(
+                now, superseded_at=self.summaries[-1].superseded_at, superseded_by=self.summaries[-1].superseded_by
             )
             for other in self.others
             if other.superseded_by in gone

@@ -152,7 +152,7 @@ class Consolidator:
             if not await may_derive(self._reader, self._turn_log, scope, merged, group.memories):
                 return False
             originals = [
-                replace(memory, superseded_at=merged.observed_at, superseded_by=merged.id, updated_at=merged.created_at)
+                memory.changed(merged.created_at, superseded_at=merged.observed_at, superseded_by=merged.id)
                 for memory in group.memories
             ]
             rows = [EmbeddedMemory(*row) for row in zip((merged, *originals), vectors, strict=True)]

@@ -373,7 +373,7 @@ class MemoryService:
             metadata = {**metadata, CATEGORY: changes.pop("category") or None}
         if metadata:
             changes["metadata"] = self._merged(memory.metadata, metadata)
-        changed = replace(memory, **changes, updated_at=now)
+        changed = memory.changed(now, **changes)
         require_lasting(changed)
         # A pin says nothing: the memory is as old as it was.
         return changed if edit.model_fields_set == {"pinned"} else changed.asserted(time, now=now)

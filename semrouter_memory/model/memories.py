@@ -4,9 +4,9 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal
 
 from semrouter_memory.model.scope import Json, MemoryType, Scope, Vector
 
@@ -250,6 +250,10 @@ class Memory:
         """
         noted = self.noting({ASSERTED_AT: None if time <= now else time.isoformat()})
         return replace(noted, observed_at=min(time, now))
+
+    def changed(self, now: datetime, **values: Any) -> "Memory":
+        """The memory with other values. It is newer than before, also where the clock was set back: the newer row holds."""
+        return replace(self, updated_at=max(now, self.updated_at + timedelta.resolution), **values)
 
     def noting(self, values: Mapping[str, Json]) -> "Memory":
         """The memory with these values in its metadata; None takes a name out."""

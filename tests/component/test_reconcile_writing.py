@@ -267,10 +267,22 @@ async def test_reading_a_superseded_statement_again_writes_nothing(writing: Writ
 
 async def test_when_it_was_said_and_when_it_was_learned_are_kept_apart(writing: Writing) -> None:
     await writing.say(CITIES[0], 0)
+    writing.clock.time += timedelta(hours=1)
     await writing.say(CITIES[1], 1)
     old, new = await writing.memories()
     assert old.superseded_at == new.observed_at == START + timedelta(days=1)
     assert old.updated_at == writing.clock.time
+
+
+async def test_a_change_is_newer_than_what_it_changes_with_the_clock_set_back_too(writing: Writing) -> None:
+    """Otherwise a write that is completed later would leave the older row as it is."""
+    await writing.say(CITIES[0], 0)
+    (before,) = await writing.memories()
+    writing.clock.time -= timedelta(hours=1)
+    await writing.say(CITIES[1], 1)
+    old, _ = await writing.memories()
+    assert old.superseded_at is not None
+    assert old.updated_at > before.updated_at
 
 
 async def test_an_open_contradiction_marks_both_and_is_settled_by_what_is_said_later(writing: Writing) -> None:

@@ -198,4 +198,4 @@ def _restored(old: Memory, gone: dict[str, Memory], now: datetime) -> Memory:
     successor = old
     while successor.superseded_by in gone:
         successor = gone[successor.superseded_by]
-    return replace(old, superseded_at=successor.superseded_at, superseded_by=successor.superseded_by, updated_at=now)
+    return old.changed(now, superseded_at=successor.superseded_at, superseded_by=successor.superseded_by)

@@ -71,7 +71,7 @@ class RowFactory:
         added = [turn_id for turn_id in candidate.turn_ids if turn_id not in sources]
         if not added:
             return known
-        confirmed = replace(known.noting({"turn_ids": [*sources, *added][-_MAX_SOURCES:]}), updated_at=now)
+        confirmed = known.noting({"turn_ids": [*sources, *added][-_MAX_SOURCES:]}).changed(now)
         if known.superseded_at is not None:
             return confirmed
         confirmed = confirmed.noting({"confirmations": known.confirmations + 1})
@@ -95,7 +95,7 @@ class RowFactory:
         """As history: it held until the newer one was said. `updated_at` tells when that was learned."""
         # Their dates may be in no order where the clock was set back in between.
         until = max(old.observed_at, newer.observed_at)
-        return replace(old.noting(_UNFLAGGED), superseded_at=until, superseded_by=newer.id, updated_at=now)
+        return old.noting(_UNFLAGGED).changed(now, superseded_at=until, superseded_by=newer.id)
 
     def replacing(self, new: Memory, old: Sequence[Memory]) -> Memory:
         """The newer memory, with the turns in which it was said otherwise: what retells these is out of date.
@@ -116,13 +116,13 @@ class RowFactory:
         """The new memory and those that it contradicts, each with the other's id."""
         return [
             _contradicting(new, [memory.id for memory in known]),
-            *(replace(_contradicting(memory, [new.id]), updated_at=now) for memory in known),
+            *(_contradicting(memory, [new.id]).changed(now) for memory in known),
         ]
 
     def unflagged(self, memory: Memory, gone: set[str], *, now: datetime) -> Memory:
         """A memory some of whose contradictions are decided."""
         left = [other for other in contradicted(memory) if other not in gone]
-        return replace(memory.noting({"flagged": True, "contradicts": left} if left else _UNFLAGGED), updated_at=now)
+        return memory.noting({"flagged": True, "contradicts": left} if left else _UNFLAGGED).changed(now)
 
 
 def _id(scope: Scope, candidate: Candidate) -> str:
