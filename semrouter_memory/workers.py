@@ -16,34 +16,11 @@ from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 
-_IDLE_GAP_SECONDS = 0.02
-_PATIENCE_SECONDS = 5.0
-
 CANCEL_SECONDS = 2.0
 """How long cancelled jobs may clean up before they are left alone."""
 
 
-class ForegroundPriority:
-    """Requests go first: background work waits for a gap between them, but no longer than five seconds.
-
-    Under load the work comes in batches, and most requests meet none of it. Without traffic nothing waits.
-    """
-
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._monotonic = monotonic
-        self._requested_at = -_IDLE_GAP_SECONDS
-
-    def request_arrived(self) -> None:
-        """Call it with each request."""
-        self._requested_at = self._monotonic()
-
-    def delay(self, waited_seconds: float) -> float:
-        """Seconds that work which has waited so long is still to wait; 0: it may run."""
-        gap_ends_in = self._requested_at + _IDLE_GAP_SECONDS - self._monotonic()
-        return max(min(gap_ends_in, _PATIENCE_SECONDS - waited_seconds), 0.0)
-
-
-def _no_delay(_: float) -> float:
+def _no_delay() -> float:
     return 0.0
 
 
@@ -53,7 +30,7 @@ class WorkerPool(Generic[K]):
     Args:
         workers: how many jobs run at a time.
         max_queue: how many keys wait at most; keys that run, or are to run once more, do not count.
-        delay: seconds for which a key that has waited so long is held back; called until it is 0.
+        delay: seconds for which the next run is held back; called until it is 0.
         on_error: called with every exception that a job raises; the pool continues in any case.
     """
 
@@ -64,7 +41,7 @@ class WorkerPool(Generic[K]):
         workers: int,
         max_queue: int,
         on_error: Callable[[K, BaseException], None],
-        delay: Callable[[float], float] = _no_delay,
+        delay: Callable[[], float] = _no_delay,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._job = job
@@ -165,7 +142,7 @@ class WorkerPool(Generic[K]):
         self._held[key] = submitted_at
         try:
             # A gap shows by the time that has passed; it has no event.
-            while self._taking and (seconds := self._delay(self._monotonic() - submitted_at)):  # noqa: ASYNC110
+            while self._taking and (seconds := self._delay()):  # noqa: ASYNC110
                 await asyncio.sleep(seconds)
         finally:
             del self._held[key]

@@ -37,7 +37,7 @@ from semrouter_memory.telemetry.observer import TelemetryObserver
 from semrouter_memory.transport.processor import Processor
 from semrouter_memory.transport.request_phase import RequestPhase
 from semrouter_memory.transport.server import ExtProcServer
-from semrouter_memory.workers import ForegroundPriority, WorkerPool
+from semrouter_memory.workers import WorkerPool
 
 if TYPE_CHECKING:  # an optional dependency
     from semrouter_memory.telemetry.spans import Spans
@@ -64,7 +64,6 @@ class App:
         self._metrics = Metrics()
         self._observer = TelemetryObserver(self._metrics)
         self._spans: Spans | None = None
-        self._foreground = ForegroundPriority()
         self._pool: WorkerPool[SessionKey] | None = None
         self._log_is_unavailable = False
         self._log_is_damaged = False
@@ -158,7 +157,6 @@ class App:
             clock=adapters.turn_log,
             shared_secret=(config.server.secret_header, shared_secret) if shared_secret else None,
             other_metadata=(config.server.secret_header,),
-            arrived=self._foreground.request_arrived,
             tracing=self._spans,
             recorder=recordings.capture,
         )
@@ -214,7 +212,7 @@ class App:
             workers=config.workers,
             max_queue=config.max_queue,
             on_error=lambda _, error: self._failed(error),
-            delay=self._foreground.delay,
+            delay=adapters.priority.seconds_to_wait,
         )
         retainer = pipelines.retainer(
             self._config.memory, adapters, models, wake=pool.submit, written=maintenance.changed

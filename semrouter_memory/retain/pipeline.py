@@ -60,7 +60,6 @@ class Retainer:
     ) -> None:
         backends, self._config = parts.backends, parts.config
         self._turn_log, self._observer, self._clock = backends.turn_log, backends.observer, backends.clock
-        self._priority = backends.priority
         self._wake = wake
         self._swept_at: datetime | None = None
         self._retrying = 0
@@ -119,7 +118,6 @@ class Retainer:
         Raises:
             TurnLogError: the turn log failed; its turns wait until the claim's lease ends.
         """
-        await self._priority.pause()
         now = self._clock.now()
         # A store that cools down may be available again: a wake finds out, unless the store reports otherwise.
         if not self._failures.store_available or self._failures.is_cooling_down(key, now):

@@ -89,7 +89,6 @@ class Processor:
     Args:
         shared_secret: (metadata name, value) that a stream must carry; None: every client is trusted.
         other_metadata: names that may accompany a route's settings and are none of them.
-        arrived: called for each stream, so that background work can yield.
         tracing: None: no traces.
         recorder: None: no recording.
     """
@@ -104,7 +103,6 @@ class Processor:
         clock: Clock,
         shared_secret: tuple[str, str] | None = None,
         other_metadata: Collection[str] = (),
-        arrived: Callable[[], object] = lambda: None,
         tracing: Tracing | None = None,
         recorder: Recorder | None = None,
     ) -> None:
@@ -115,7 +113,6 @@ class Processor:
         self._clock = clock
         self._shared_secret = shared_secret
         self._other_metadata = frozenset((*other_metadata, *(shared_secret or ())[:1]))
-        self._arrived = arrived
         self._tracing = tracing
         self._recorder = recorder
 
@@ -127,7 +124,6 @@ class Processor:
         if not self._trusted(metadata):
             self._observer.observe(ExchangeBypassed(Reason.UNAUTHENTICATED_PROXY))
             return
-        self._arrived()
         exchange = Exchange(self._settings, route_settings(metadata, self._other_metadata), self._clock.now())
         spans: StreamSpans | None = None
         record: RecordedStream | None = None
