@@ -1,6 +1,7 @@
 """What a memory adds to its owner's index, as the store keeps it."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -84,3 +85,24 @@ async def test_from_the_first_row_without_a_current_record_on_rows_are_read_whol
     index = build_index(ALICE.owner, found, label=RECORDER.label)
     built = build_index(ALICE.owner, rows, label=RECORDER.label)
     assert (index.rows, index.vectors.tolist()) == (built.rows, built.vectors.tolist())
+
+
+@pytest.mark.parametrize(("is_lite", "pages"), [(True, 0), (False, 1)])
+async def test_of_an_owner_with_too_many_memories_no_more_is_read_than_shows_it(
+    is_lite: bool, pages: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Milvus Lite is asked for the number first; a server, which takes as long for that as for a page, after one."""
+    monkeypatch.setattr(memory_collection, "RECORD_BATCH", 5)
+    store = InMemoryStore(dimension=DIMENSION, recorder=RECORDER)
+    store.is_lite = is_lite
+    await store.upsert(ALICE, [embedded(memory(ALICE, f"mem_{at:02}"), at) for at in range(20)])
+    read: list[int] = []
+    select = store._rows.select
+
+    async def counted(*arguments: Any, limit: int, **options: Any) -> list[schema.Row]:
+        read.append(limit)
+        return await select(*arguments, limit=limit, **options)
+
+    monkeypatch.setattr(store._rows, "select", counted)
+    assert await store.load_records(ALICE, limit=19, now=NOW) is None
+    assert read == [5] * pages
