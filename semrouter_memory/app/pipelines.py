@@ -1,7 +1,6 @@
 """The pipelines, made of adapters and their sections of the configuration."""
 
 from collections.abc import Callable
-from dataclasses import fields
 from datetime import timedelta
 from typing import get_args
 
@@ -42,8 +41,18 @@ def deletion_service(adapters: Adapters) -> DeletionService:
 
 def knowledge_service(config: KnowledgeConfig, adapters: Adapters) -> KnowledgeService:
     assert adapters.documents is not None
-    parts = {each.name: getattr(adapters, each.name) for each in fields(Backends)}
-    documents = Backends(**parts | {"store": adapters.documents, "writer": adapters.documents})
+    # Without the owners' indexes: these are of memories.
+    documents = Backends(
+        store=adapters.documents,
+        writer=adapters.documents,
+        embedder=adapters.embedder,
+        turn_log=adapters.turn_log,
+        state=adapters.state,
+        locks=adapters.locks,
+        clock=adapters.clock,
+        observer=adapters.observer,
+        priority=adapters.priority,
+    )
     return KnowledgeService(documents, deletion=DeletionService(documents), config=config)
 
 
