@@ -12,7 +12,7 @@ from redis import Redis
 from semrouter_memory.config import RetainConfig
 from semrouter_memory.databases.redis_connection import RedisConnection
 from semrouter_memory.model import Scope
-from semrouter_memory.turn_log.redis.log import RedisTurnLog
+from semrouter_memory.turn_log.redis_log import RedisTurnLog
 from tests.contract.turn_logs import SteppedClock
 from tests.redis_server import impatient
 

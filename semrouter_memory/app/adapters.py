@@ -48,7 +48,7 @@ from semrouter_memory.store.index_loader import RecordReader
 from semrouter_memory.store.index_record import Recorder
 from semrouter_memory.store.milvus import CollectionAdmin, MilvusStore, SecondaryCollection
 from semrouter_memory.store.owner_versions import OwnerVersions
-from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
+from semrouter_memory.turn_log.sqlite_log import SqliteTurnLog
 
 if TYPE_CHECKING:
     from semrouter_memory.llm.client import OpenAIChatModel
@@ -197,7 +197,7 @@ async def _in_redis(
     from semrouter_memory.databases.redis_connection import RedisConnection  # noqa: PLC0415
     from semrouter_memory.state import redis as state  # noqa: PLC0415
     from semrouter_memory.state import redis_owners  # noqa: PLC0415
-    from semrouter_memory.turn_log.redis.log import RedisTurnLog  # noqa: PLC0415
+    from semrouter_memory.turn_log.redis_log import RedisTurnLog  # noqa: PLC0415
 
     config = memory.redis
     redis = RedisConnection(config)

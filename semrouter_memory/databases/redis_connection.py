@@ -129,7 +129,7 @@ class RedisConnection:
             return await script(keys=list(keys), args=list(arguments))
 
     def pipeline(self) -> Pipeline:
-        """For `transaction.py`; to be used within `calling`."""
+        """For transactions; to be used within `calling`."""
         return self._client.pipeline(transaction=True)
 
     @asynccontextmanager

@@ -51,7 +51,7 @@ from semrouter_memory.retain.redact import without_secrets
 from semrouter_memory.state.sqlite import SqliteStateStore
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.transport.request_phase import RequestPhase
-from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
+from semrouter_memory.turn_log.sqlite_log import SqliteTurnLog
 
 pytest_plugins = ("tests.model_fixture",)
 

@@ -12,7 +12,7 @@ from semrouter_memory.model import MaintenanceReport, Scope, Tombstone
 from semrouter_memory.state.in_process import InProcessOwnerLocks
 from semrouter_memory.state.sqlite import SqliteStateStore
 from semrouter_memory.store.milvus import MilvusStore
-from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
+from semrouter_memory.turn_log.sqlite_log import SqliteTurnLog
 from tests.memory_service import backends_of
 from tests.store_observer import StoreObserver
 from tests.unit.maintenance.parts import BOB, EMBEDDER, NOW, SteppingClock, aged, keep

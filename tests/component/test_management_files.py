@@ -28,7 +28,7 @@ from semrouter_memory.model import Claim, Scope, SessionHints, Turn
 from semrouter_memory.retain.redact import Redaction
 from semrouter_memory.state.sqlite import SqliteStateStore
 from semrouter_memory.store.milvus import MilvusStore
-from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
+from semrouter_memory.turn_log.sqlite_log import SqliteTurnLog
 from tests.hashed import HashedEmbedder
 from tests.memory_service import access_to, backends_of, knowledge_service, memory_service, operator_api
 from tests.store_observer import StoreObserver

@@ -21,7 +21,7 @@ from semrouter_memory.retain.redact import Redaction
 from semrouter_memory.stack.llm import StandInLlm
 from semrouter_memory.state.sqlite import SqliteStateStore
 from semrouter_memory.store.in_memory import InMemoryStore
-from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
+from semrouter_memory.turn_log.sqlite_log import SqliteTurnLog
 from tests.hashed import HashedEmbedder
 from tests.memory_service import access_to, backends_of, memory_service, operator_api, reflector
 

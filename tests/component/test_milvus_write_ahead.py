@@ -23,7 +23,7 @@ from semrouter_memory.store.connection import StoreTarget
 from semrouter_memory.store.location import LiteFile, Server
 from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.store.write_ahead import TombstonesOf, journal_of
-from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
+from semrouter_memory.turn_log.sqlite_log import SqliteTurnLog
 from tests.faults.parts import children, killed_between_delete_and_insert
 from tests.memories import DIMENSION, NOW, embedded, memory
 from tests.milvus_server import MilvusServer

@@ -20,7 +20,7 @@ from semrouter_memory.config import Config
 from semrouter_memory.errors import ConfigurationError
 from semrouter_memory.manage.processes import merged_metrics
 from semrouter_memory.stack.loopback import LOOPBACK, free_port
-from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
+from semrouter_memory.turn_log.sqlite_log import SqliteTurnLog
 
 LARGE = 48 * 1024 * 1024
 """More than the buffers on the way hold."""

@@ -16,7 +16,7 @@ import pytest
 
 from semrouter_memory.errors import TurnLogError
 from semrouter_memory.model import AppendOutcome, Claim, Reach, Scope, Tombstone, TurnState, TurnTotals
-from semrouter_memory.turn_log.redis.log import RedisTurnLog
+from semrouter_memory.turn_log.redis_log import RedisTurnLog
 from tests.contract.turn_logs import ALICE, BOB, LEASE, START, a_turn, append, claimed
 from tests.redis_server import RedisServer
 from tests.replicas import Installation, Replica, until

@@ -16,8 +16,8 @@ from semrouter_memory.databases.redis_connection import RedisConnection
 from semrouter_memory.errors import ConfigurationError, TurnLogError
 from semrouter_memory.model import AppendOutcome, Memory, MemoryType, Reach, Scope, Tombstone, TurnTotals
 from semrouter_memory.resilience import Backoff
-from semrouter_memory.turn_log.redis import forwarder
-from semrouter_memory.turn_log.redis.log import RedisTurnLog
+from semrouter_memory.turn_log import forwarder
+from semrouter_memory.turn_log.redis_log import RedisTurnLog
 from tests.contract.turn_logs import ALICE, BOB, START, a_turn, append, claimed
 from tests.redis_server import RedisServer
 from tests.replicas import Installation, leave_the_spool_soon, until

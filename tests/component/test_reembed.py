@@ -22,7 +22,7 @@ from semrouter_memory.model import Criteria, EmbeddedMemory, Memory, Scope, Tomb
 from semrouter_memory.retain.redact import Redaction
 from semrouter_memory.state.sqlite import SqliteStateStore
 from semrouter_memory.store.milvus import MilvusStore
-from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
+from semrouter_memory.turn_log.sqlite_log import SqliteTurnLog
 from tests.hashed import HashedEmbedder
 from tests.memories import NOW, memory
 from tests.memory_service import access_to, backends_of, memory_service, operator_api

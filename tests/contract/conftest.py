@@ -11,8 +11,8 @@ from semrouter_memory.databases.redis_connection import RedisConnection
 from semrouter_memory.ports import StateStore
 from semrouter_memory.state.redis import RedisStateStore
 from semrouter_memory.state.sqlite import SqliteStateStore
-from semrouter_memory.turn_log.redis.log import RedisTurnLog
-from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
+from semrouter_memory.turn_log.redis_log import RedisTurnLog
+from semrouter_memory.turn_log.sqlite_log import SqliteTurnLog
 from tests.contract.turn_logs import SteppedClock, WholeTurnLog
 from tests.redis_server import RedisServer
 from tests.replicas import leave_the_spool_soon

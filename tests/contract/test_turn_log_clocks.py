@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from semrouter_memory.model import AppendOutcome, Memory, MemoryType, Reach, Scope, Tombstone
-from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
+from semrouter_memory.turn_log.sqlite_log import SqliteTurnLog
 from tests.contract.turn_logs import ALICE, START, SteppedClock, WholeTurnLog, a_turn, accept, append
 from tests.redis_server import RedisServer
 from tests.replicas import Installation

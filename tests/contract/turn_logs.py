@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from semrouter_memory.backends import TurnLog
 from semrouter_memory.model import Appended, AppendOutcome, Claim, Scope, SessionHints, ToolUse, Turn
-from semrouter_memory.turn_log.redis.log import RedisTurnLog
+from semrouter_memory.turn_log.redis_log import RedisTurnLog
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ALICE = Scope("alice")

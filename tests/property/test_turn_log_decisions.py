@@ -12,7 +12,7 @@ from semrouter_memory.turn_log.appending import Partial, Surroundings, decide_ap
 from semrouter_memory.turn_log.bounds import bounded
 from semrouter_memory.turn_log.digests import Digests
 from semrouter_memory.turn_log.rows import Content, SessionRow, TurnRow
-from semrouter_memory.turn_log.sqlite.spool import dump, load
+from semrouter_memory.turn_log.spool import dump, load
 
 DIGESTS = Digests(b"key")
 START = datetime(2026, 3, 1, tzinfo=UTC)

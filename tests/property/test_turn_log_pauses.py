@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semrouter_memory.model import AppendOutcome
-from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
+from semrouter_memory.turn_log.sqlite_log import SqliteTurnLog
 from tests.contract.turn_logs import ALICE, SteppedClock, a_turn
 from tests.examples import examples
 

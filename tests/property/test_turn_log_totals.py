@@ -22,7 +22,7 @@ from semrouter_memory.model import (
     Turn,
     TurnTotals,
 )
-from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
+from semrouter_memory.turn_log.sqlite_log import SqliteTurnLog
 from tests.examples import examples
 
 T = TypeVar("T")

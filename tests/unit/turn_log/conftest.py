@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from semrouter_memory.model import Scope, SessionHints, Turn
-from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
+from semrouter_memory.turn_log.sqlite_log import SqliteTurnLog
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

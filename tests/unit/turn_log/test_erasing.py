@@ -17,7 +17,7 @@ from semrouter_memory.databases.sqlite_connections import connect
 from semrouter_memory.errors import TurnLogError
 from semrouter_memory.model import AppendOutcome, Reach, Scope, SessionHints, Tombstone, Turn
 from semrouter_memory.turn_log import removal
-from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
+from semrouter_memory.turn_log.sqlite_log import SqliteTurnLog
 from semrouter_memory.turn_log.storage import BATCH, Changes, LogRows
 from tests.unit.turn_log.conftest import NOW
 
@@ -303,7 +303,7 @@ def test_a_killed_process_leaves_every_turn_it_acknowledged(path: Path, open_log
     program = (
         "import asyncio, sys; from pathlib import Path; from datetime import UTC, datetime, timedelta\n"
         "from semrouter_memory.model import Scope, SessionHints, Tombstone, Turn\n"
-        "from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog\n"
+        "from semrouter_memory.turn_log.sqlite_log import SqliteTurnLog\n"
         "class Clock:\n"
         "    def now(self): return datetime.now(UTC)\n"
         "log = SqliteTurnLog(Path(sys.argv[1]), clock=Clock())\n"

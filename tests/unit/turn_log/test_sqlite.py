@@ -22,8 +22,8 @@ from semrouter_memory.databases import sqlite_database as database
 from semrouter_memory.errors import ConfigurationError, TurnLogError
 from semrouter_memory.model import AppendOutcome, Claim, Memory, MemoryType, Scope, SessionHints, Tombstone, Turn
 from semrouter_memory.turn_log import claims
-from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog
-from semrouter_memory.turn_log.sqlite.schema import SCHEMA_VERSION
+from semrouter_memory.turn_log.sqlite_log import SqliteTurnLog
+from semrouter_memory.turn_log.sqlite_rows import SCHEMA_VERSION
 
 ALICE = Scope("alice")
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -265,7 +265,7 @@ class TestProcesses:
         program = (
             "import sys; from pathlib import Path; from datetime import UTC, datetime\n"
             "from semrouter_memory.errors import ConfigurationError\n"
-            "from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog\n"
+            "from semrouter_memory.turn_log.sqlite_log import SqliteTurnLog\n"
             "class Clock:\n"
             "    def now(self): return datetime.now(UTC)\n"
             "try:\n"
@@ -281,7 +281,7 @@ class TestProcesses:
     def test_a_process_that_is_killed_leaves_the_file_to_the_next(self, path: Path, open_log: OpenLog) -> None:
         program = (
             "import sys, time; from pathlib import Path; from datetime import UTC, datetime\n"
-            "from semrouter_memory.turn_log.sqlite.log import SqliteTurnLog\n"
+            "from semrouter_memory.turn_log.sqlite_log import SqliteTurnLog\n"
             "class Clock:\n"
             "    def now(self): return datetime.now(UTC)\n"
             "log = SqliteTurnLog(Path(sys.argv[1]), clock=Clock())\n"

@@ -9,11 +9,35 @@ No deletion can be completed meanwhile.
 There may be thousands of pending sessions, and triggers look once a second. So they are read whole once, and after that only
 those that changed: every change of a session leaves its id in a short stream. Where the stream no longer reaches back to the
 last look, they are read whole again, a few at a time, since the event loop has other things to do in between.
+
+One Redis server, or one with replicas behind a fixed address; Redis Cluster is not supported, because one transaction
+changes keys of an owner and of the whole log. `maxmemory-policy` must be `noeviction`.
+
+Keys. Whatever a client can choose is in them as a digest.
+
+key                      string   the secret of all digests
+sequence                 string   the last sequence number
+latest                   zset     one member, whose score is the latest time of a turn or deletion (log.py)
+totals                   hash     durable counts
+turns, dead, finished    zset     all turns by sequence number; dead letters; finished ones by the time they finished
+pending                  hash     the pending sessions' states, by session
+purges                   set      owners whose deletion is not complete
+spool:<run>              string   the last number forwarded of that run of a spool
+turn:<n>                 string   a turn's state
+key:<digest>             zset     the turns that are found by that lookup key, by when they were learned
+owner:<o>:version        string   changes with everything of an owner; what transactions watch
+owner:<o>:precedence     string   the replica whose transaction goes first (redis_log.py)
+owner:<o>:turns          zset     an owner's turns
+owner:<o>:deleted        hash     an owner's tombstones
+session:<s>              string   a session's state
+session:<s>:turns        zset     its turns
+session:<s>:content      hash     what was said: of turn <n>, `<n>` by the user, `<n>:answer` by the assistant
+changed                  stream   the sessions that changed last (`PendingSessions`)
 """
 
 import asyncio
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
@@ -23,8 +47,6 @@ from semrouter_memory.databases.redis_connection import Argument, Command, Redis
 from semrouter_memory.errors import UnavailableError
 from semrouter_memory.model import Scope, TurnState
 from semrouter_memory.turn_log.digests import Digests
-from semrouter_memory.turn_log.hybrid_clock import HybridClock
-from semrouter_memory.turn_log.redis import Keys
 from semrouter_memory.turn_log.rows import (
     ERASED,
     Content,
@@ -39,6 +61,16 @@ from semrouter_memory.turn_log.storage import BATCH, MAX_SHARED, Changes
 from semrouter_memory.turn_log.tombstones import CACHED_OWNERS, OwnerTombstones, TombstoneCache, TombstoneChange
 
 _BATCH = 200
+
+
+class Keys:
+    """Names under one installation's prefix."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+
+    def __call__(self, *parts: str | int) -> str:
+        return ":".join((self._prefix, *map(str, parts)))
 
 
 class PendingSessions:
@@ -121,15 +153,22 @@ class RedisRows:
     """Rows behind one connection, under one shared key.
 
     Args:
+        deleted: told the time of every deletion that is read.
         keep: the TTL of the texts of such a session.
     """
 
     def __init__(
-        self, connection: RedisConnection, keys: Keys, digests: Digests, times: HybridClock, *, keep: timedelta
+        self,
+        connection: RedisConnection,
+        keys: Keys,
+        digests: Digests,
+        *,
+        deleted: Callable[[int], None],
+        keep: timedelta,
     ) -> None:
         self._connection = connection
         self._keys = keys
-        self._times = times
+        self._deleted = deleted
         self._keep_ms = int(keep.total_seconds() * 1000)
         self._pending = PendingSessions(connection, keys)
         self._read_tombstones = connection.script(_READ_TOMBSTONES)
@@ -228,7 +267,7 @@ class RedisRows:
             return self._none[1]
         if answer[0] != version:
             fields = {name: int(at) for name, at in pairs(answer[1]).items() if name != _VERSION}
-            self._times.pass_deletion(max(fields.values()))
+            self._deleted(max(fields.values()))
             known = replace(known, fields=fields)
             self._tombstones[owner] = answer[0], known
         return known

@@ -22,8 +22,8 @@ from semrouter_memory.databases.redis_connection import RedisConnection, reporte
 from semrouter_memory.errors import MemoryServiceError, TurnLogError
 from semrouter_memory.model import Appended, AppendOutcome, Scope
 from semrouter_memory.resilience import Backoff
-from semrouter_memory.turn_log.redis import Keys
-from semrouter_memory.turn_log.sqlite.spool import Spool, SpooledTurn
+from semrouter_memory.turn_log.redis_rows import Keys
+from semrouter_memory.turn_log.spool import Spool, SpooledTurn
 
 KEPT_SECONDS = 5.0
 """Redis writes and syncs within two seconds, even when its disk is busy."""

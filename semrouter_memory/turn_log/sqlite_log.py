@@ -12,7 +12,7 @@ from semrouter_memory.model import Appended, PendingSession, Scope, Turn
 from semrouter_memory.ports import Clock
 from semrouter_memory.turn_log.digests import Digests
 from semrouter_memory.turn_log.log import StoredTurnLog
-from semrouter_memory.turn_log.sqlite.rows import SqliteRows
+from semrouter_memory.turn_log.sqlite_rows import SqliteRows
 from semrouter_memory.turn_log.storage import Decision, LogRows, completed
 from semrouter_memory.turn_log.tombstones import OwnerTombstones
 
@@ -41,7 +41,7 @@ class SqliteTurnLog(StoredTurnLog):
         super().__init__(path, clock=clock, config=config)
         self._digests = Digests(self._database.digest_key)
         self._local, self._background, self._reading = (
-            SqliteRows(connection, self._digests, self._times)
+            SqliteRows(connection, self._digests, self._times.pass_deletion)
             for connection in (self._database.local, self._database.background, self._database.reading)
         )
         self._times.pass_deletion(self._read("latest time", lambda rows: rows.latest_time()))
@@ -95,7 +95,7 @@ class SqliteTurnLog(StoredTurnLog):
         return await super().pending()
 
     async def compact(self) -> None:
-        """Take what was deleted before out of the files, batch by batch, while the log is in use (see rows.py).
+        """Take what was deleted before out of the files, batch by batch, while the log is in use (see sqlite_rows.py).
 
         Raises:
             TurnLogError: another process keeps reading, so the write-ahead log still holds what was deleted.

@@ -1,4 +1,4 @@
-"""The rows of the log in SQLite: read for the rules, and written as they decide (implements `LogRows`).
+"""The tables of a turn log's file, and its rows: read for the rules, and written as they decide (implements `LogRows`).
 
 Strategy of what was said. SQLite overwrites what it deletes (`secure_delete`), but not what it moves: a row that it carried to
 another page for balance may stay behind in the old page's unused middle, and is found there after the row was deleted. Making
@@ -7,20 +7,23 @@ texts lie in two tables of which one takes the new turns. A compaction switches 
 still wanted, a few turns at a time, and empties the old table as a whole, which overwrites all its pages.
 
 A turn's row in `turns` holds no text, and a trigger deletes its contents with it. Methods that write need an open write
-transaction.
+transaction. The file's schema version is SQLite's `user_version`.
 """
 
+import secrets
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import orjson
 from cachetools import LRUCache
 
+from semrouter_memory.databases.sqlite_connections import is_new
+from semrouter_memory.databases.sqlite_database import FileKind
+from semrouter_memory.errors import TurnLogError
 from semrouter_memory.model import TurnState
 from semrouter_memory.turn_log.digests import Digests
-from semrouter_memory.turn_log.hybrid_clock import HybridClock
 from semrouter_memory.turn_log.rows import (
     ERASED,
     Content,
@@ -34,11 +37,122 @@ from semrouter_memory.turn_log.rows import (
 from semrouter_memory.turn_log.storage import MAX_SHARED, Changes
 from semrouter_memory.turn_log.tombstones import CACHED_OWNERS, OwnerTombstones, TombstoneCache
 
+SCHEMA_VERSION = 2
+
+# A commit writes every page that it changed, and an append is on the thread that carries all traffic: hence few indexes,
+# one table for all digests, and counters instead of AUTOINCREMENT, which keeps a page of its own.
+_SCHEMA = (
+    "CREATE TABLE settings (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID",
+    # last_sequence grows with every append and is never used again, or `parent` could point at another turn.
+    # contents: which of the two tables new turns are written to. latest: the latest time of a turn or deletion.
+    """CREATE TABLE counters (
+        last_sequence INTEGER NOT NULL DEFAULT 0,
+        accepted INTEGER NOT NULL DEFAULT 0,
+        extracted INTEGER NOT NULL DEFAULT 0,
+        empty INTEGER NOT NULL DEFAULT 0,
+        dead_lettered INTEGER NOT NULL DEFAULT 0,
+        deleted INTEGER NOT NULL DEFAULT 0,
+        waiting INTEGER NOT NULL DEFAULT 0,
+        contents INTEGER NOT NULL DEFAULT 0,
+        latest INTEGER NOT NULL DEFAULT 0)""",
+    "INSERT INTO counters DEFAULT VALUES",
+    # value: the `SessionRow` as JSON, the other columns are what is searched for.
+    """CREATE TABLE sessions (
+        key INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        owner TEXT NOT NULL,
+        pending INTEGER NOT NULL,
+        value BLOB NOT NULL)""",
+    "CREATE INDEX sessions_of_owner ON sessions (owner)",
+    "CREATE INDEX sessions_pending ON sessions (key) WHERE pending",
+    # The same of `TurnRow`.
+    """CREATE TABLE turns (
+        sequence INTEGER PRIMARY KEY,
+        session INTEGER NOT NULL REFERENCES sessions (key),
+        state TEXT NOT NULL,
+        kept_since INTEGER,
+        value BLOB NOT NULL)""",
+    "CREATE INDEX turns_of_session ON turns (session, sequence)",
+    "CREATE INDEX turns_to_sweep ON turns (kept_since) WHERE kept_since IS NOT NULL",
+    # What was said, see above.
+    *(
+        f"""CREATE TABLE contents_{table} (
+            turn INTEGER PRIMARY KEY,
+            user BLOB NOT NULL,
+            answer BLOB)"""
+        for table in (0, 1)
+    ),
+    """CREATE TRIGGER turns_deleted AFTER DELETE ON turns BEGIN
+        DELETE FROM contents_0 WHERE turn = OLD.sequence;
+        DELETE FROM contents_1 WHERE turn = OLD.sequence;
+    END""",
+    # By what a turn is found again (see digests.py).
+    # learned: the sequence number of the append that brought it; of several turns the one learned last counts.
+    """CREATE TABLE lookup_keys (
+        digest BLOB NOT NULL,
+        learned INTEGER NOT NULL,
+        turn INTEGER NOT NULL REFERENCES turns (sequence) ON DELETE CASCADE,
+        PRIMARY KEY (digest, learned)) WITHOUT ROWID""",
+    "CREATE INDEX lookup_keys_of_turn ON lookup_keys (turn)",
+    # Turns that are accepted for Redis and not forwarded yet, see spool.py.
+    # payload: NULL once the turn was deleted before it was forwarded; then only the count of it is.
+    """CREATE TABLE spool (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        run TEXT NOT NULL,
+        complete INTEGER NOT NULL,
+        observed_at INTEGER NOT NULL,
+        owner BLOB NOT NULL,
+        project_id BLOB NOT NULL,
+        payload BLOB)""",
+    "CREATE INDEX spool_runs ON spool (run, number)",
+    # Fields as in tombstones.py.
+    """CREATE TABLE tombstones (
+        owner TEXT NOT NULL,
+        name BLOB NOT NULL,
+        at INTEGER NOT NULL,
+        PRIMARY KEY (owner, name)) WITHOUT ROWID""",
+    # version: changes with each deletion of the owner. purging: turns are covered and not removed yet.
+    """CREATE TABLE deletions (
+        owner TEXT PRIMARY KEY,
+        version INTEGER NOT NULL,
+        purging INTEGER NOT NULL) WITHOUT ROWID""",
+)
+
+_RELEASE_LEASES = """UPDATE sessions
+    SET value = CAST(json_set(CAST(value AS TEXT), '$.token', '', '$.lease_until', 0) AS BLOB)
+    WHERE json_extract(CAST(value AS TEXT), '$.token') <> ''"""
+
+_DIGEST_KEY = "digest_key"
+
+
+def _set_up(connection: sqlite3.Connection) -> bytes:
+    """Make the tables of a new file, and release the leases of the process that had it before.
+
+    Needs an open write transaction. Returns the key of the file's digests.
+
+    Raises:
+        ConfigurationError: the file was written by another version.
+    """
+    if is_new(connection, SCHEMA_VERSION):
+        for statement in _SCHEMA:
+            connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        connection.execute("INSERT INTO settings (name, value) VALUES (?, ?)", (_DIGEST_KEY, secrets.token_bytes(32)))
+    connection.execute(_RELEASE_LEASES)
+    (key,) = connection.execute("SELECT value FROM settings WHERE name = ?", (_DIGEST_KEY,)).fetchone()
+    return bytes(key)
+
+
+TURN_LOG_FILE = FileKind(
+    "turn log", _set_up, lambda message, reason: TurnLogError(message, reason=reason), one_process=True
+)
+
+
+# -- rows ---------------------------------------------------------------------------------------------------------------
+
 _TABLES = ("contents_0", "contents_1")
 _MIGRATE_BATCH = 32
 """Turns that one transaction of a compaction migrates, so that appends never wait long for it."""
-
-
 _HIGHEST = 2**62
 _OF_SESSION = "session = (SELECT key FROM sessions WHERE id = ?)"
 
@@ -47,12 +161,12 @@ class SqliteRows:
     """Reads and writes through one connection; writes need an open write transaction.
 
     Args:
-        times: told of every deletion that is read.
+        deleted: told the time of every deletion that is read.
     """
 
-    def __init__(self, connection: sqlite3.Connection, digests: Digests, times: HybridClock) -> None:
+    def __init__(self, connection: sqlite3.Connection, digests: Digests, deleted: Callable[[int], None]) -> None:
         self._connection = connection
-        self._times = times
+        self._deleted = deleted
         self._none = None, OwnerTombstones(content_hash=digests.content_hash)
         self._tombstones: TombstoneCache = LRUCache(CACHED_OWNERS)
         self.digests = digests
@@ -119,7 +233,7 @@ class SqliteRows:
         version, known = self._tombstones.get(owner, self._none)
         if version != row[0]:
             known = replace(known, fields=dict(self._all("SELECT name, at FROM tombstones WHERE owner = ?", owner)))
-            self._times.pass_deletion(max(known.fields.values(), default=0))
+            self._deleted(max(known.fields.values(), default=0))
             self._tombstones[owner] = row[0], known
         return known
 

@@ -2,15 +2,26 @@
 
 A turn is accepted when the local spool has committed it; it is forwarded to Redis in the background, and its session and
 whether it is a repetition are found out there. Everything runs on the event loop that the connection belongs to.
+
+Strategy of transactions, which are optimistic and on one owner. WATCH the owner's version, read what is needed (on any
+connection: a change after the WATCH breaks the transaction), decide in Python, and send all changes in one MULTI together
+with a new version. When another replica commits first, nothing is changed and the decision is made again. Within the process
+transactions of an owner take turns, so that only replicas can collide. A transaction that lost takes precedence: the others
+wait, so that a long one (a deletion) is not starved by many short ones (the turns of a user who goes on talking).
 """
 
+import asyncio
+import random
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
+
+from redis.exceptions import WatchError
 
 from semrouter_memory.config import RetainConfig
 from semrouter_memory.databases import micros
@@ -18,13 +29,13 @@ from semrouter_memory.databases.redis_connection import Command, RedisConnection
 from semrouter_memory.errors import Service, TurnLogError, UnavailableError
 from semrouter_memory.model import Appended, AppendOutcome, PendingSession, Scope, Tombstone, Turn, TurnTotals
 from semrouter_memory.ports import Clock
+from semrouter_memory.resilience import Backoff
+from semrouter_memory.state.in_process import InProcessOwnerLocks
 from semrouter_memory.turn_log.digests import Digests
+from semrouter_memory.turn_log.forwarder import Forwarder
 from semrouter_memory.turn_log.log import StoredTurnLog
-from semrouter_memory.turn_log.redis import Keys
-from semrouter_memory.turn_log.redis.forwarder import Forwarder
-from semrouter_memory.turn_log.redis.rows import RedisRows
-from semrouter_memory.turn_log.redis.transaction import Transactions
-from semrouter_memory.turn_log.sqlite.spool import Spool, SpooledTurn, load
+from semrouter_memory.turn_log.redis_rows import Keys, RedisRows
+from semrouter_memory.turn_log.spool import Spool, SpooledTurn, load
 from semrouter_memory.turn_log.storage import Changes, Decision, LogRows
 from semrouter_memory.turn_log.tombstones import OwnerTombstones
 
@@ -35,6 +46,73 @@ _LAST_FORWARD_SECONDS = 2.0
 _KEY_BYTES = 32
 _RUN_SECONDS = 90 * 86_400
 """How long Redis remembers a run of a spool that forwards nothing: a sidecar that was off for longer may repeat a turn."""
+
+Work: TypeAlias = Callable[[], Awaitable[tuple[list[Command], T]]]
+"""Reads, and says which commands to send."""
+
+_ATTEMPTS = 40
+_BACKOFF = Backoff(first=0.002, longest=0.1, spread=1.0)
+_VERSION_SECONDS = 86_400
+"""TTL of an owner's version: much longer than a transaction takes."""
+_CONCURRENT = 16
+_PRECEDENCE_MS = 1_000
+"""Longer than one attempt. A replica that dies meanwhile holds up the owner's transactions for so long."""
+
+
+class Transactions:
+    """Runs transactions through one connection."""
+
+    def __init__(self, connection: RedisConnection, keys: Keys) -> None:
+        self._connection = connection
+        self._keys = keys
+        self._turns = InProcessOwnerLocks()
+        self._running = asyncio.Semaphore(_CONCURRENT)
+        self._replica = uuid.uuid4().bytes
+
+    async def on_owner(self, owner: str, work: Work[T], *, also_watch: Sequence[str] = ()) -> T:
+        """Retry `work` until its commands commit without a conflict.
+
+        Args:
+            owner: the owner's digest.
+            also_watch: further keys that the decision depends on.
+
+        Raises:
+            UnavailableError: nothing was changed, or it is not known whether the changes were made.
+        """
+        version, precedence = self._keys("owner", owner, "version"), self._keys("owner", owner, "precedence")
+        async with self._turns.hold(Scope(owner)), self._running:
+            for attempt in range(_ATTEMPTS):
+                done = await self._once(version, precedence, work, also_watch)
+                if done is not None:
+                    (result,) = done
+                    return result
+                await self._connection.execute("SET", precedence, self._replica, "NX", "PX", _PRECEDENCE_MS)
+                await asyncio.sleep(_BACKOFF.delay(attempt, random.random()))  # noqa: S311 - no secret
+        raise UnavailableError("too many changes of one owner at a time", service=Service.REDIS)
+
+    async def _once(self, version: str, precedence: str, work: Work[T], also_watch: Sequence[str]) -> tuple[T] | None:
+        """The result; None: another replica committed first, or has precedence."""
+        async with self._connection.calling(), self._connection.pipeline() as pipeline:
+            await pipeline.watch(version, *also_watch)
+            first = await pipeline.get(precedence)
+            if first is not None and first != self._replica:
+                return None
+            commands, result = await work()
+            if not commands:
+                return (result,)
+            begin: Callable[[], None] = pipeline.multi
+            begin()
+            pipeline.execute_command("INCR", version)
+            pipeline.execute_command("EXPIRE", version, _VERSION_SECONDS)
+            for command in commands:
+                pipeline.execute_command(*command)
+            if first is not None:
+                pipeline.execute_command("DEL", precedence)
+            try:
+                await pipeline.execute()
+            except WatchError:
+                return None
+            return (result,)
 
 
 class RedisTurnLog(StoredTurnLog):
@@ -140,7 +218,7 @@ class RedisTurnLog(StoredTurnLog):
         return self._known
 
     def _rows_under(self, key: bytes) -> RedisRows:
-        return RedisRows(self._connection, self._keys, Digests(key), self._times, keep=self._keep)
+        return RedisRows(self._connection, self._keys, Digests(key), deleted=self._times.pass_deletion, keep=self._keep)
 
     # -- where it is called --------------------------------------------------------------------------------------------
 

@@ -1,1 +1,0 @@
-"""The turn log and the state store in SQLite files."""
