@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from semrouter_memory.config import Config
-from semrouter_memory.doctor.address import of_setting
 from semrouter_memory.doctor.finding import Figures, sized
-from semrouter_memory.doctor.gateway import HttpFilter, HttpFilterChain, chains_of, clusters_of
+from semrouter_memory.doctor.gateway import HttpFilter, HttpFilterChain, chains_of, clusters_of, of_setting
 from semrouter_memory.doctor.node import Node
 from semrouter_memory.errors import ConfigurationError
 from semrouter_memory.store.location import LiteFile, Server, locate

@@ -4,7 +4,6 @@ import difflib
 from collections.abc import Iterator
 from functools import partial
 
-from semrouter_memory.doctor.address import of_setting, reaches
 from semrouter_memory.doctor.context import LONG_SECONDS, CheckContext
 from semrouter_memory.doctor.finding import Finding, broken, found, graded
 from semrouter_memory.doctor.gateway import (
@@ -14,6 +13,8 @@ from semrouter_memory.doctor.gateway import (
     GatewayRoute,
     HttpFilterChain,
     endpoints_of,
+    of_setting,
+    reaches,
 )
 from semrouter_memory.doctor.node import Node, first, takes_headers
 from semrouter_memory.store.location import LiteFile

@@ -18,10 +18,9 @@ import httpx
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from semrouter_memory.config import ExternalModel, secret
-from semrouter_memory.doctor.address import Address, of_setting
 from semrouter_memory.doctor.context import CheckContext
 from semrouter_memory.doctor.finding import Finding, found
-from semrouter_memory.doctor.gateway import API_PATH, endpoints_of
+from semrouter_memory.doctor.gateway import API_PATH, Address, endpoints_of, of_setting
 from semrouter_memory.doctor.node import Node
 from semrouter_memory.errors import ConfigurationError, Service, UnavailableError
 from semrouter_memory.stack.llm_probe import models_in
