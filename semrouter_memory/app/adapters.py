@@ -275,7 +275,7 @@ class ExternalModels:
     async def warm(self) -> None:
         """Have the first call of every role cost what later ones do; whether its server is there does not matter."""
         if self._models:
-            from semrouter_memory.llm.warming import warm  # noqa: PLC0415 - see `_client_of`
+            from semrouter_memory.llm.client import warm  # noqa: PLC0415 - see `_client_of`
 
             await warm()
 

@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, urlsplit
 import yaml
 
 from semrouter_memory.errors import ConfigurationError
-from semrouter_memory.llm.authorities import authorities_file
+from semrouter_memory.llm import authorities_file
 from semrouter_memory.stack.loopback import LOOPBACK
 
 SHIPPED = Path(__file__).parent / "chains"

@@ -9,7 +9,7 @@ from urllib.parse import SplitResult
 
 import httpx
 
-from semrouter_memory.llm.authorities import tls_context
+from semrouter_memory.llm import tls_context
 from semrouter_memory.stack.envoy import api_base
 
 TIMEOUT_SECONDS = 2.0

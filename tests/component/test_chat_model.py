@@ -9,8 +9,7 @@ from structlog.testing import capture_logs
 
 from semrouter_memory.errors import ChatModelError, ModelUnavailableError
 from semrouter_memory.llm.circuit import ModelCircuits
-from semrouter_memory.llm.client import OpenAIChatModel
-from semrouter_memory.llm.warming import warm
+from semrouter_memory.llm.client import OpenAIChatModel, warm
 from semrouter_memory.model import ChatMessage
 from semrouter_memory.resilience import Backoff
 from semrouter_memory.telemetry.metrics import Metrics

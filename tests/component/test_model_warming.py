@@ -9,7 +9,7 @@ import pytest
 from semrouter_memory.app.adapters import ExternalModels
 from semrouter_memory.app.sidecar import App
 from semrouter_memory.config import Config
-from semrouter_memory.llm import warming
+from semrouter_memory.llm.client import warm
 from tests.chat_server import StandInServer
 from tests.component.test_app import settings
 
@@ -74,4 +74,4 @@ async def test_what_cannot_be_warmed_is_no_error(monkeypatch: pytest.MonkeyPatch
         raise PermissionError
 
     monkeypatch.setattr("asyncio.start_server", refused)
-    assert await warming.warm() is False
+    assert await warm() is False
