@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 
 from semrouter_memory.cli import whole_command_line
 from semrouter_memory.config import ENV_PREFIX, Config, ExternalModel
-from semrouter_memory.config.reference import reference_rows
+from semrouter_memory.config.loading import reference_rows
 from semrouter_memory.exchange import states
 
 REFERENCE = Path(__file__).parent / "reference"

@@ -75,6 +75,6 @@ def check(
 @_config.command()
 def reference() -> None:
     """Print every key with its type, default and meaning, as Markdown."""
-    from semrouter_memory.config.reference import reference_markdown  # noqa: PLC0415 - same
+    from semrouter_memory.config.loading import reference_markdown  # noqa: PLC0415 - same
 
     typer.echo(reference_markdown())

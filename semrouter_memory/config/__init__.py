@@ -20,13 +20,14 @@ from semrouter_memory.config.memory import (
     ShareConfig,
     SignalsConfig,
 )
-from semrouter_memory.config.reflection import MaintenanceConfig, ReflectionConfig
 from semrouter_memory.config.section import secret
 from semrouter_memory.config.service import (
     ExternalModel,
     LlmEndpoint,
+    MaintenanceConfig,
     ManagementConfig,
     RecordingConfig,
+    ReflectionConfig,
     ServerConfig,
     TelemetryConfig,
     TracingConfig,

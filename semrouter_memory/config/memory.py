@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
-from semrouter_memory.config.reflection import MaintenanceConfig, ReflectionConfig
 from semrouter_memory.config.section import WRITTEN_BARE, HeaderName, HostAndPort, Percent, Section, Switch
+from semrouter_memory.config.service import MaintenanceConfig, ReflectionConfig
 from semrouter_memory.model import MemoryType, OwnerKind, Position, RenderStyle, StrategyName
 
 

@@ -7,7 +7,7 @@ import pytest
 from pydantic import SecretStr
 
 from semrouter_memory.config import load, secret
-from semrouter_memory.config.reference import reference_markdown
+from semrouter_memory.config.loading import reference_markdown
 from semrouter_memory.errors import ConfigurationError
 
 BLUEPRINT = """

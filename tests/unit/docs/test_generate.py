@@ -2,7 +2,7 @@
 
 from docs.generate import REFERENCE, pages
 from semrouter_memory.cli import whole_command_line
-from semrouter_memory.config.reference import reference_markdown
+from semrouter_memory.config.loading import reference_markdown
 from semrouter_memory.exchange.states import TRANSITIONS
 
 
