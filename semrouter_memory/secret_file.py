@@ -1,4 +1,4 @@
-"""A secret that a file holds. It is apart from the settings, so that a command with a token need not load them."""
+"""A secret that a file holds: read, and written for its owner alone. It is apart from the settings, so that a command with a token need not load them."""
 
 from pathlib import Path
 
@@ -18,3 +18,10 @@ def read_secret(file: Path) -> str:
     if not text:
         raise ConfigurationError(f"the secret file {file} is empty")
     return text
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner can read."""
+    path.touch(mode=0o600)
+    path.chmod(0o600)
+    path.write_text(text, encoding="utf-8")

@@ -15,13 +15,15 @@ from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.manage.client import PREPARED_SHELL, ApiClient, ApiEndpoint
 from semrouter_memory.model import Json
 from semrouter_memory.secret_file import read_secret
-from semrouter_memory.stack.run_directory import OPERATOR_TOKEN_VARIABLE
 
 _USER_API = "http://127.0.0.1:8081"
 _ENVOY = "http://127.0.0.1:10000"
 OPERATOR_API = "http://127.0.0.1:9090"
 URL_VARIABLE = "SEMROUTER_MEMORY_OPERATOR_URL"
 TOKEN_FILE_VARIABLE = "SEMROUTER_MEMORY_OPERATOR_TOKEN_FILE"  # noqa: S105 - a variable's name
+
+OPERATOR_TOKEN_VARIABLE = "SEMROUTER_MEMORY__MANAGEMENT__OPERATOR_TOKEN"  # noqa: S105 - same
+"""The setting's own: an installation that has its token from the environment shares it."""
 
 _OPERATOR_SECONDS = 900.0
 """Rewriting and copying files takes as long as they are large."""

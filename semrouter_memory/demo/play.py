@@ -24,8 +24,7 @@ from semrouter_memory.stack.envoy import StackOptions
 from semrouter_memory.stack.llm import StandInLlm, served
 from semrouter_memory.stack.loopback import chosen_ports, local_client
 from semrouter_memory.stack.process import steps
-from semrouter_memory.stack.run_directory import LOCK, locked
-from semrouter_memory.stack.stack import Stack
+from semrouter_memory.stack.stack import LOCK, Stack, locked
 
 ALICE, BOB = "demo-key-alice", "demo-key-bob"
 _MODEL = "stand-in"

@@ -3,10 +3,11 @@
 import asyncio
 import json
 import os
+import secrets
 import shlex
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -15,18 +16,20 @@ from urllib.parse import quote
 from rich.console import Console
 from rich.text import Text
 
+from semrouter_memory.config import variable_of
 from semrouter_memory.errors import Service, UnavailableError
+from semrouter_memory.secret_file import write_private
 from semrouter_memory.stack.envoy import PORTS, StackOptions
 from semrouter_memory.stack.llm import StandInLlm, served
 from semrouter_memory.stack.llm_probe import probe
 from semrouter_memory.stack.loopback import chosen_ports
 from semrouter_memory.stack.process import steps
-from semrouter_memory.stack.run_directory import locked, operator_token_file, shell_environment, write_private
-from semrouter_memory.stack.stack import Stack
+from semrouter_memory.stack.stack import Stack, locked
 
 _USER, _KEY = "alice", "demo-key-alice"
 _MODEL = "your-model"
 _BIN = Path(sys.executable).parent
+_TOKEN_VARIABLE = variable_of("management.operator_token")
 _OTHER_TARGETS = ("SEMROUTER_MEMORY_URL", "SEMROUTER_MEMORY_API_KEY")
 """What would lead the commands elsewhere."""
 
@@ -131,17 +134,27 @@ async def _until_envoy_ends(stack: Stack, console: Console) -> None:
         sidecar.cancel()
 
 
+def operator_token_file(directory: Path, environment: Mapping[str, str]) -> Path:
+    """The file with the operator's token: what the environment says, else the one of the last run, else a new one."""
+    if named := environment.get(f"{_TOKEN_VARIABLE}_FILE"):
+        return Path(named).expanduser().absolute()
+    path = directory.absolute() / "operator-token"
+    token = environment.get(_TOKEN_VARIABLE) or (path.read_text(encoding="utf-8").strip() if path.exists() else "")
+    write_private(path, token or secrets.token_urlsafe(32))
+    return path
+
+
 def _environment(stack: Stack, token: Path) -> str:
-    return shell_environment(
-        {
-            "SEMROUTER_MEMORY_OPERATOR_URL": stack.operator_url,
-            "SEMROUTER_MEMORY_OPERATOR_TOKEN_FILE": str(token),
-            "SEMROUTER_MEMORY_USER": _USER,
-            "OPENAI_BASE_URL": f"{stack.url}/v1",
-            "OPENAI_API_KEY": _KEY,
-        },
-        unset=_OTHER_TARGETS,
-    )
+    """Text for a shell to source."""
+    exported = {
+        "SEMROUTER_MEMORY_OPERATOR_URL": stack.operator_url,
+        "SEMROUTER_MEMORY_OPERATOR_TOKEN_FILE": str(token),
+        "SEMROUTER_MEMORY_USER": _USER,
+        "OPENAI_BASE_URL": f"{stack.url}/v1",
+        "OPENAI_API_KEY": _KEY,
+    }
+    lines = [f"export {name}={shlex.quote(value)}" for name, value in exported.items()]
+    return "\n".join([f"unset {' '.join(_OTHER_TARGETS)}", *lines, ""])
 
 
 def _print_lines(console: Console, stack: Stack, *, env: Path, token: Path, model: str, llm: str) -> None:

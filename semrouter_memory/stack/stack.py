@@ -1,20 +1,55 @@
-"""Envoy and the sidecar as processes of this machine, wired to each other by the shipped YAML."""
+"""Envoy and the sidecar as processes of this machine, wired to each other by the shipped YAML, in a directory of their own."""
 
+import fcntl
+import os
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager
+from pathlib import Path
 from typing import Any, Self
 
 import httpx
 import yaml
 
+from semrouter_memory.errors import ConfigurationError
+from semrouter_memory.secret_file import write_private
 from semrouter_memory.stack.envoy import PORTS, StackOptions, envoy_yaml, find_envoy
 from semrouter_memory.stack.loopback import LOOPBACK, free_port, local_client
 from semrouter_memory.stack.process import Process
-from semrouter_memory.stack.run_directory import write_private
 
+LOCK = "lock"
+"""The file in the directory that a running installation locks."""
 _ENVOY_READY_SECONDS = 30
 _SIDECAR_READY_SECONDS = 120
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Make the directory and keep other installations out of it.
+
+    Raises:
+        ConfigurationError: it cannot be written, or another installation runs in it.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        lock = (directory / LOCK).open("a+", encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot write to {directory} ({error.strerror}); choose another directory with RUN_DIR=... or --directory"
+        ) from None
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            raise ConfigurationError(
+                f"an installation already runs in {directory} (process {lock.read().strip() or 'unknown'}): end it with"
+                " Ctrl-C, or start a second one with its own ports and directory: make run PORT=10100 RUN_DIR=.run2"
+            ) from None
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        yield
 
 
 class Stack(AsyncExitStack):

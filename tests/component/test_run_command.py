@@ -13,13 +13,14 @@ import pytest
 from typer.testing import CliRunner
 
 from semrouter_memory.cli import app
+from semrouter_memory.demo.stay import operator_token_file
 from semrouter_memory.errors import ConfigurationError, Service, UnavailableError
 from semrouter_memory.stack import llm_probe
 from semrouter_memory.stack.envoy import PORTS
 from semrouter_memory.stack.llm_probe import LlmProbe, probe
 from semrouter_memory.stack.loopback import LOOPBACK, chosen_ports, free_port
 from semrouter_memory.stack.process import Process
-from semrouter_memory.stack.run_directory import LOCK, operator_token_file
+from semrouter_memory.stack.stack import LOCK
 from tests.one_answer import answering
 from tests.raising import raising
 
