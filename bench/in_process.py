@@ -33,7 +33,7 @@ from semrouter_memory.model import (
     Scope,
     Vector,
 )
-from semrouter_memory.state.in_process import InProcessOwnerVersions
+from semrouter_memory.state.local import InProcessOwnerVersions
 from semrouter_memory.telemetry.metrics import Metrics
 from semrouter_memory.telemetry.observer import TelemetryObserver
 from semrouter_memory.transport.request_phase import RequestPhase

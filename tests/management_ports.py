@@ -23,7 +23,7 @@ from semrouter_memory.manage.server import serve_http
 from semrouter_memory.model import Memory, Scope, SessionHints, Turn
 from semrouter_memory.ports import ChatModel
 from semrouter_memory.retain.redact import redact
-from semrouter_memory.state.sqlite import SqliteStateStore
+from semrouter_memory.state.local import SqliteStateStore
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.telemetry.metrics import Metrics
 from semrouter_memory.turn_log.sqlite_log import SqliteTurnLog

@@ -31,7 +31,7 @@ from semrouter_memory.recall.recaller import Recaller
 from semrouter_memory.recall.strategy import MemorySource
 from semrouter_memory.recall.vector_search import HybridSearch
 from semrouter_memory.replay.recordings import LiveOptions, Recordings
-from semrouter_memory.state.in_process import InProcessOwnerLocks
+from semrouter_memory.state.local import InProcessOwnerLocks
 from semrouter_memory.transport.request_phase import RequestPhase
 
 

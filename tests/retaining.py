@@ -40,7 +40,7 @@ from semrouter_memory.ports import ChatModel
 from semrouter_memory.retain.failures import RetainParts, SessionStateBuilder
 from semrouter_memory.retain.pipeline import Retainer
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
-from semrouter_memory.state.in_process import InProcessOwnerLocks
+from semrouter_memory.state.local import InProcessOwnerLocks
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.turn_log.sqlite_log import SqliteTurnLog
 from tests.hashed import HashedEmbedder

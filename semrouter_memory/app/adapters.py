@@ -41,8 +41,7 @@ from semrouter_memory.recall.categories import categories_of
 from semrouter_memory.recall.deadline import OWNER_VERSION
 from semrouter_memory.resilience import Backoff
 from semrouter_memory.retain.passages import SplittingWriter
-from semrouter_memory.state.in_process import InProcessOwnerLocks, InProcessOwnerVersions
-from semrouter_memory.state.sqlite import SqliteStateStore
+from semrouter_memory.state.local import InProcessOwnerLocks, InProcessOwnerVersions, SqliteStateStore
 from semrouter_memory.store.index_cache import AnnouncingWriter, IndexCache
 from semrouter_memory.store.index_loader import RecordReader
 from semrouter_memory.store.index_record import Recorder
@@ -196,7 +195,6 @@ async def _in_redis(
     # The client's library takes 0.1 s to load, and most installations have no Redis.
     from semrouter_memory.databases.redis_connection import RedisConnection  # noqa: PLC0415
     from semrouter_memory.state import redis as state  # noqa: PLC0415
-    from semrouter_memory.state import redis_owners  # noqa: PLC0415
     from semrouter_memory.turn_log.redis_log import RedisTurnLog  # noqa: PLC0415
 
     config = memory.redis
@@ -217,8 +215,8 @@ async def _in_redis(
     return Sessions(
         turn_log,
         state.RedisStateStore(redis, prefix=config.prefix, clock=clock),
-        redis_owners.RedisOwnerLocks(redis, prefix=config.prefix, lock_seconds=config.lock_seconds),
-        redis_owners.RedisOwnerVersions(
+        state.RedisOwnerLocks(redis, prefix=config.prefix, lock_seconds=config.lock_seconds),
+        state.RedisOwnerVersions(
             redis, prefix=config.prefix, patience_seconds=memory.recall.deadline_ms / 1000 * OWNER_VERSION
         ),
     )

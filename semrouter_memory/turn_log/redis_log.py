@@ -30,7 +30,7 @@ from semrouter_memory.errors import Service, TurnLogError, UnavailableError
 from semrouter_memory.model import Appended, AppendOutcome, PendingSession, Scope, Tombstone, Turn, TurnTotals
 from semrouter_memory.ports import Clock
 from semrouter_memory.resilience import Backoff
-from semrouter_memory.state.in_process import InProcessOwnerLocks
+from semrouter_memory.state.local import InProcessOwnerLocks
 from semrouter_memory.turn_log.digests import Digests
 from semrouter_memory.turn_log.forwarder import Forwarder
 from semrouter_memory.turn_log.log import StoredTurnLog

@@ -48,7 +48,7 @@ from semrouter_memory.recall.vector_search import HybridSearch
 from semrouter_memory.retain import quotes
 from semrouter_memory.retain.intake import cleaned
 from semrouter_memory.retain.redact import without_secrets
-from semrouter_memory.state.sqlite import SqliteStateStore
+from semrouter_memory.state.local import SqliteStateStore
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.transport.request_phase import RequestPhase
 from semrouter_memory.turn_log.sqlite_log import SqliteTurnLog

@@ -15,8 +15,7 @@ from semrouter_memory.errors import ModelUnavailableError
 from semrouter_memory.maintenance.reflect import InsightWriter
 from semrouter_memory.maintenance.schedule import MaintenanceScheduler
 from semrouter_memory.model import DERIVED_FROM, FORM, SESSION_SOURCE, Memory, MemoryType, Scope
-from semrouter_memory.state.in_process import InProcessOwnerLocks
-from semrouter_memory.state.sqlite import SqliteStateStore
+from semrouter_memory.state.local import InProcessOwnerLocks, SqliteStateStore
 from semrouter_memory.turn_log.sqlite_log import SqliteTurnLog
 from tests.component.test_maintenance import House, ScriptedModel, Store
 from tests.unit.maintenance.parts import ALICE, BOB, NOW, MaintenanceObserver, SteppingClock, aged

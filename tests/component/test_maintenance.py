@@ -36,8 +36,7 @@ from semrouter_memory.model import (
 )
 from semrouter_memory.ports import OwnerLocks
 from semrouter_memory.retain.redact import Redaction
-from semrouter_memory.state.in_process import InProcessOwnerLocks
-from semrouter_memory.state.sqlite import SqliteStateStore
+from semrouter_memory.state.local import InProcessOwnerLocks, SqliteStateStore
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.turn_log.sqlite_log import SqliteTurnLog
 from tests.hashed import HashedEmbedder

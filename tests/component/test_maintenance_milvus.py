@@ -9,8 +9,7 @@ from semrouter_memory.config import AgeingConfig, MilvusConfig
 from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.maintenance.sweep import Sweeper
 from semrouter_memory.model import MaintenanceReport, Scope, Tombstone
-from semrouter_memory.state.in_process import InProcessOwnerLocks
-from semrouter_memory.state.sqlite import SqliteStateStore
+from semrouter_memory.state.local import InProcessOwnerLocks, SqliteStateStore
 from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.turn_log.sqlite_log import SqliteTurnLog
 from tests.memory_service import backends_of

@@ -29,7 +29,7 @@ from semrouter_memory.model import EmbeddedMemory, Memory, MemoryType, Reach, Sc
 from semrouter_memory.retain.passages import SplittingWriter
 from semrouter_memory.retain.redact import redact
 from semrouter_memory.stack.loopback import local_client
-from semrouter_memory.state.sqlite import SqliteStateStore
+from semrouter_memory.state.local import SqliteStateStore
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.telemetry import logs
 from semrouter_memory.telemetry.metrics import Metrics

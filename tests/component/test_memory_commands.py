@@ -19,7 +19,7 @@ from semrouter_memory.manage.server import serve_http
 from semrouter_memory.model import Scope
 from semrouter_memory.retain.redact import Redaction
 from semrouter_memory.stack.llm import StandInLlm
-from semrouter_memory.state.sqlite import SqliteStateStore
+from semrouter_memory.state.local import SqliteStateStore
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.turn_log.sqlite_log import SqliteTurnLog
 from tests.hashed import HashedEmbedder

@@ -14,8 +14,8 @@ from semrouter_memory.databases.redis_connection import RedisConnection
 from semrouter_memory.model import EmbeddedMemory, Reach, Scope
 from semrouter_memory.ports import MemoryIndex
 from semrouter_memory.recall import deadline
-from semrouter_memory.state.in_process import InProcessOwnerVersions
-from semrouter_memory.state.redis_owners import RedisOwnerVersions, version_key
+from semrouter_memory.state.local import InProcessOwnerVersions
+from semrouter_memory.state.redis import RedisOwnerVersions, version_key
 from semrouter_memory.store.milvus import MilvusStore
 from tests.indexed_store import IndexedStore
 from tests.memories import DIMENSION, NOW, embedded, memory, vector

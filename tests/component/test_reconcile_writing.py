@@ -29,7 +29,7 @@ from semrouter_memory.model import (
 from semrouter_memory.ports import MemoryReader
 from semrouter_memory.retain.reconciling.llm_adjudicator import LlmAdjudicator
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter, Written
-from semrouter_memory.state.in_process import InProcessOwnerLocks, InProcessOwnerVersions, SureHold
+from semrouter_memory.state.local import InProcessOwnerLocks, InProcessOwnerVersions, SureHold
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.store.index_cache import AnnouncingWriter, IndexCache
 from semrouter_memory.turn_log.sqlite_log import SqliteTurnLog

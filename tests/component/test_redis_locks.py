@@ -13,7 +13,7 @@ import pytest
 from semrouter_memory.databases.redis_connection import Argument, RedisConnection
 from semrouter_memory.errors import LockLostError, UnavailableError
 from semrouter_memory.model import Scope, Tombstone
-from semrouter_memory.state.redis_owners import RedisOwnerLocks
+from semrouter_memory.state.redis import RedisOwnerLocks
 from tests.redis_server import RedisServer
 from tests.replicas import Installation, until
 

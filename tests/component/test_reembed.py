@@ -20,7 +20,7 @@ from semrouter_memory.errors import ConfigurationError, InvalidRequestError
 from semrouter_memory.manage.server import serve_http
 from semrouter_memory.model import Criteria, EmbeddedMemory, Memory, Scope, Tombstone
 from semrouter_memory.retain.redact import Redaction
-from semrouter_memory.state.sqlite import SqliteStateStore
+from semrouter_memory.state.local import SqliteStateStore
 from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.turn_log.sqlite_log import SqliteTurnLog
 from tests.hashed import HashedEmbedder

@@ -15,7 +15,7 @@ from semrouter_memory.model import Criteria, MemoryType, SessionHints, SessionKe
 from semrouter_memory.retain.failures import RetainParts
 from semrouter_memory.retain.pipeline import Retainer
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
-from semrouter_memory.state.in_process import InProcessOwnerLocks
+from semrouter_memory.state.local import InProcessOwnerLocks
 from semrouter_memory.turn_log.redis_log import RedisTurnLog
 from tests.hashed import HashedEmbedder
 from tests.memory_service import backends_of

@@ -9,8 +9,8 @@ import pytest
 from semrouter_memory.config import RetainConfig
 from semrouter_memory.databases.redis_connection import RedisConnection
 from semrouter_memory.ports import StateStore
+from semrouter_memory.state.local import SqliteStateStore
 from semrouter_memory.state.redis import RedisStateStore
-from semrouter_memory.state.sqlite import SqliteStateStore
 from semrouter_memory.turn_log.redis_log import RedisTurnLog
 from semrouter_memory.turn_log.sqlite_log import SqliteTurnLog
 from tests.contract.turn_logs import SteppedClock, WholeTurnLog

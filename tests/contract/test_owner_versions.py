@@ -10,8 +10,8 @@ from semrouter_memory.config import RedisConfig
 from semrouter_memory.databases.redis_connection import RedisConnection
 from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.model import Scope
-from semrouter_memory.state.in_process import InProcessOwnerVersions
-from semrouter_memory.state.redis_owners import RedisOwnerVersions, version_key
+from semrouter_memory.state.local import InProcessOwnerVersions
+from semrouter_memory.state.redis import RedisOwnerVersions, version_key
 from semrouter_memory.store.owner_versions import OwnerVersions
 from tests.raising import raising
 from tests.redis_server import RedisServer

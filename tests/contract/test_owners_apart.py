@@ -26,7 +26,7 @@ from semrouter_memory.model import (
     Usage,
 )
 from semrouter_memory.ports import StateStore
-from semrouter_memory.state.in_process import InProcessOwnerLocks, InProcessOwnerVersions
+from semrouter_memory.state.local import InProcessOwnerLocks, InProcessOwnerVersions
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.store.owner_versions import OwnerVersions

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from semrouter_memory.config import OwnerIndexConfig
 from semrouter_memory.model import Scope
-from semrouter_memory.state.in_process import InProcessOwnerVersions
+from semrouter_memory.state.local import InProcessOwnerVersions
 from semrouter_memory.store.index_loader import CacheEntry, IndexLoader
 from semrouter_memory.store.owner_index import unlabelled
 from semrouter_memory.store.owner_versions import WriteAnnouncer

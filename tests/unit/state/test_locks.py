@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 
 from semrouter_memory.model import Scope
-from semrouter_memory.state.in_process import InProcessOwnerLocks
+from semrouter_memory.state.local import InProcessOwnerLocks
 
 ALICE = Scope("alice")
 
@@ -41,8 +41,10 @@ async def test_unused_locks_are_dropped_also_after_failure_and_cancellation() ->
             waiting.cancel()
             await asyncio.wait([waiting])
             assert waiting.cancelled()
+            # Its traceback still refers to the lock.
+            del waiting
             raise ValueError
-    assert locks._entries == {}
+    assert not locks._locks
     await _enter(locks)
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from semrouter_memory.errors import ConfigurationError, Service, UnavailableError
 from semrouter_memory.model import Reach, Scope
-from semrouter_memory.state.sqlite import SqliteStateStore
+from semrouter_memory.state.local import SqliteStateStore
 from tests.raising import raising
 from tests.unit.turn_log.conftest import NOW
 

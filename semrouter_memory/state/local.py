@@ -1,16 +1,23 @@
-"""Small values that end by themselves, in a local SQLite file (implements the `StateStore` port).
+"""What one process has for itself: small values and usage in a SQLite file, owners' locks and versions in memory.
 
-Strategy. One connection in one thread of its own for what changes the file, one in another for what is looked up, since
+They implement the ports `StateStore`, `OwnerLocks` and `OwnerVersions`.
+
+Strategy of the file. One connection in one thread of its own for what changes the file, one in another for what is looked up, since
 a request waits for look-ups, and rewriting the file takes as long as it is large. Nothing here is waited for on the event
 loop's thread. A value that has ended is not returned any more, and `sweep` deletes it. Several processes may open the
 same file: their writes wait for each other in that thread.
 """
 
+import asyncio
 import sqlite3
-from collections.abc import Mapping, Sequence
+from array import array
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from semrouter_memory.databases import micros, moment, pack
 from semrouter_memory.databases.sqlite_connections import is_new
@@ -170,3 +177,55 @@ class SqliteStateStore:
                 operation, lambda: self._database.background.executemany(statement, rows).close()
             )
             self._database.checkpoint_if_due()
+
+
+# -- locks and versions ------------------------------------------------------------------------------------------------
+
+
+class SureHold:
+    """A lock that cannot be lost while it is held (implements the `OwnerHold` port)."""
+
+    async def confirm(self) -> None:
+        pass
+
+
+class InProcessOwnerLocks:
+    """One asyncio lock per owner, made on demand, dropped when unused; first come, first served. Not reentrant."""
+
+    def __init__(self) -> None:
+        self._locks = WeakValueDictionary[str, asyncio.Lock]()
+
+    @asynccontextmanager
+    async def hold(self, scope: Scope) -> AsyncIterator[SureHold]:
+        # Whoever holds the lock or waits for it is what keeps it.
+        lock = self._locks.setdefault(scope.owner, asyncio.Lock())
+        async with lock:
+            yield SureHold()
+
+
+_COUNTERS = 65_536
+
+
+class InProcessOwnerVersions:
+    """A number per owner, which begins at 0.
+
+    A digest selects one of so many counters. Two owners may share one; then a write of one makes the other's memories be read
+    again. The counters take the same memory however many owners there are.
+    """
+
+    def __init__(self) -> None:
+        self._counters = array("Q", bytes(_COUNTERS * 8))
+
+    async def current(self, scope: Scope) -> int:
+        return self._counters[_index(scope)]
+
+    async def advance(self, scope: Scope) -> tuple[int | None, int]:
+        index = _index(scope)
+        before = self._counters[index]
+        self._counters[index] = before + 1
+        return before, before + 1
+
+
+def _index(scope: Scope) -> int:
+    digest = blake2b(pack(scope.owner), digest_size=8, person=b"version").digest()
+    return int.from_bytes(digest, "big") % _COUNTERS
