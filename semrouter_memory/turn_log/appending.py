@@ -49,67 +49,51 @@ class Partial:
     leaves_session: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Repeated:
-    """The turn that the new one repeats, its session, and that session's newest turn."""
-
-    row: TurnRow
-    session: SessionRow
-    newest: TurnRow
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
     """What the decision depends on, apart from the turn itself.
 
     Attributes:
-        sequence: the next sequence number.
-        refused: a deletion of its scope covers the turn, or remembering was paused during it.
-        is_silenced: its session is not remembered: only its place in the conversation is stored.
-        of_session: the turns of the session that it asks not to remember.
+        sequence: its own number.
         previous: the turn that was answered by the response that this one continues.
-        session_id: where it goes; "" for a new transcript session.
+        session_id: "" for a new transcript session, which gets its id when it is made.
         session: the session of that id; None for a new one.
-        repeated: what this turn repeats.
+        is_silenced: the session is not remembered: only the turn's place in the conversation is stored.
     """
 
     digests: Digests
-    sequence: int = 0
-    refused: bool = False
-    is_silenced: bool = False
-    of_session: Sequence[TurnRow] = ()
-    session_id: str = ""
-    previous: TurnRow | None = None
-    session: SessionRow | None = None
-    partial: Partial | None = None
-    repeated: Repeated | None = None
+    sequence: int
+    previous: TurnRow | None
+    session_id: str
+    session: SessionRow | None
+    partial: Partial | None
+    is_silenced: bool
+
+    def own_keys(self, bound: BoundedTurn, after: int) -> list[str]:
+        """By which a repetition of the turn is recognised."""
+        turn, fingerprint, digests = bound.turn, bound.fingerprint, self.digests
+        positions = digests.position_keys(turn, self.session_id, fingerprint, after)
+        return [*digests.request_keys(turn, fingerprint), *positions]
 
 
-async def look_around(view: View, bound: BoundedTurn) -> Surroundings:
-    """Read what `decide_append` needs."""
-    turn, digests = bound.turn, view.rows.digests
-    if view.tombstones.covers_scope(turn.scope, micros(turn.observed_at)):
-        return Surroundings(digests=digests, refused=True)
+async def _look_around(view: View, bound: BoundedTurn) -> Surroundings | None:
+    """None: a deletion of its scope covers the turn, or remembering was paused during it."""
+    turn, observed_at = bound.turn, micros(bound.turn.observed_at)
+    if view.tombstones.covers_scope(turn.scope, observed_at):
+        return None
     previous = await view.answered_by(turn.scope, turn.hints.previous_response_id)
     session_id, session = await _place(view, turn, previous)
     is_silenced = turn.pauses_session or view.tombstones.silences(session_id)
-    if not is_silenced and view.tombstones.paused_between(micros(turn.observed_at), bound.ended_at):
-        return Surroundings(digests=digests, refused=True)
-    partial = await _partial(view, turn, previous, session)
-    repeated = None
-    if turn.complete and partial is None:
-        newest = session.newest if session else 0
-        repeated = await _repeated(view, _own_keys(bound, digests, session_id, newest))
+    if not is_silenced and view.tombstones.paused_between(observed_at, bound.ended_at):
+        return None
     return Surroundings(
-        digests=digests,
+        digests=view.rows.digests,
         sequence=await view.rows.next_sequence(),
-        is_silenced=is_silenced,
-        of_session=await view.rows.after(session.id, 0) if session and turn.pauses_session else (),
-        session_id=session_id,
         previous=previous,
+        session_id=session_id,
         session=session,
-        partial=partial,
-        repeated=repeated,
+        partial=await _partial(view, turn, previous, session),
+        is_silenced=is_silenced,
     )
 
 
@@ -169,80 +153,73 @@ _NEWEST = 2**62
 """Above every sequence number."""
 
 
-def _own_keys(bound: BoundedTurn, digests: Digests, session_id: str, after: int) -> list[str]:
-    """By which a repetition of the turn is recognised."""
-    turn, fingerprint = bound.turn, bound.fingerprint
-    return [*digests.request_keys(turn, fingerprint), *digests.position_keys(turn, session_id, fingerprint, after)]
-
-
-async def _repeated(view: View, keys: list[str]) -> Repeated | None:
-    for key in keys:
-        if found := await view.found_by(key):
-            session = (await view.rows.sessions([found[0].session_id]))[found[0].session_id]
-            newest = (await view.rows.turns([session.newest])).get(session.newest, found[0])
-            return Repeated(found[0], session, newest)
-    return None
-
-
-# -- the decision ------------------------------------------------------------------------------------------------------
-
-
-def decide_append(
-    bound: BoundedTurn, around: Surroundings, *, new_id: Callable[[], str], max_turn_chars: int
+async def decide_append(
+    view: View, bound: BoundedTurn, *, new_id: Callable[[], str], max_turn_chars: int
 ) -> tuple[Changes, Appended]:
     """What becomes of the turn.
 
     Args:
         max_turn_chars: bound on a turn's user texts together, those of a merged turn included.
     """
-    turn = bound.turn
+    turn, forgotten = bound.turn, Appended(AppendOutcome.FORGOTTEN)
     changes = Changes(latest=micros(turn.observed_at))
-    if around.refused:
-        return changes, Appended(AppendOutcome.FORGOTTEN)
-    if around.repeated is not None:
-        return changes, _repeat(changes, turn, around, around.repeated)
+    around = await _look_around(view, bound)
+    if around is None:
+        return changes, forgotten
+    is_whole = turn.complete and around.partial is None
+    for key in around.own_keys(bound, around.session.newest if around.session else 0) if is_whole else ():
+        if found := await view.found_by(key):
+            return changes, await _repeat(changes, view, turn, found[0], around)
     session = around.session or SessionRow(id=around.session_id or new_session_id(new_id()), scope=turn.scope)
-    if turn.pauses_session:
-        session = _silence(changes, turn, around, session)
-    row, content = _new_row(bound, around, session)
-    digests = around.digests
-    learned = dict.fromkeys(digests.answer_keys(turn), around.sequence)
-    if turn.complete:
-        # Where the turn does not say what came before, its repetition comes right after itself.
-        learned |= dict.fromkeys(_own_keys(bound, digests, around.session_id, around.sequence), around.sequence)
+    row, content = _new_row(bound, around, session, max_turn_chars)
+    changes.keys += [(key, row.sequence, when) for key, when in row.keys.items()]
     if around.partial is not None:
-        row, content = _merged(row, content, around.partial, turn, max_turn_chars)
-        learned = {**around.partial.row.keys, **learned}
         changes.removed.append(around.partial.row)
-        if around.partial.leaves_session:
-            changes.sessions_removed.append(around.partial.row.session_id)
-    row = replace(row, keys=learned, kept_since=None if turn.complete else row.observed_at)
-    changes.keys += [(key, around.sequence, when) for key, when in learned.items()]
+        changes.sessions_removed += [around.partial.row.session_id] if around.partial.leaves_session else []
+    session = session.with_turn(row)
     if around.is_silenced:
-        return _placed(changes, turn, session, row)
-    if turn.complete:
+        if turn.pauses_session:
+            _silence(changes, turn, around, await view.rows.after(session.id, 0), session.id)
+        row, content, session = _as_place(row), Content(user_texts=()), _silent(session)
+    elif turn.complete:
         changes.counts.update(accepted=1, waiting=1)
     changes.added.append((row, content))
-    changes.sessions.append(session.with_turn(row))
+    changes.sessions.append(session)
+    if around.is_silenced:
+        return changes, forgotten
     outcome = AppendOutcome.ACCEPTED if turn.complete else AppendOutcome.INCOMPLETE
-    return changes, Appended(outcome, session.id, around.digests.turn_id(around.sequence))
+    return changes, Appended(outcome, session.id, around.digests.turn_id(row.sequence))
 
 
-def _silence(changes: Changes, turn: Turn, around: Surroundings, session: SessionRow) -> SessionRow:
+async def _repeat(changes: Changes, view: View, turn: Turn, row: TurnRow, around: Surroundings) -> Appended:
+    """The client continues from the answer that it got last."""
+    learned = dict.fromkeys(around.digests.answer_keys(turn), around.sequence)
+    changes.keys += [(key, row.sequence, when) for key, when in learned.items()]
+    hashes = bounded_transcripts((*row.transcript_hashes, *turn.transcript_hashes))
+    changed = {row.sequence: replace(row, keys={**row.keys, **learned}, transcript_hashes=hashes)}
+    if turn.ends_session:
+        session = (await view.rows.sessions([row.session_id]))[row.session_id]
+        newest = (await view.rows.turns([session.newest])).get(session.newest, row)
+        changes.sessions.append(replace(session, end_at=session.newest))
+        changed[newest.sequence] = replace(changed.get(newest.sequence, newest), ends=True)
+    changes.updated += changed.values()
+    return Appended(AppendOutcome.DUPLICATE, row.session_id, around.digests.turn_id(row.sequence))
+
+
+def _silence(changes: Changes, turn: Turn, around: Surroundings, before: Sequence[TurnRow], session_id: str) -> None:
     """Let the session not be remembered from this turn on, and erase what was said in it before.
 
     What waits is deleted, but its place in the session stays.
     """
     at = micros(turn.observed_at)
-    changes.tombstone = silenced(around.digests.owner(turn.scope), at, session.id)
-    for row in around.of_session:
+    changes.tombstone = silenced(around.digests.owner(turn.scope), at, session_id)
+    for row in before:
         if around.partial is None or row.sequence != around.partial.row.sequence:
             changes.contents_erased.append(row)
             if row.open:
-                before = "waiting" if row.state is TurnState.WAITING else "dead_lettered"
-                changes.counts.update({"deleted": 1, before: -1})
-                changes.updated.append(replace(_as_place(row), state=TurnState.EMPTY, kept_since=at))
-    return _silent(session)
+                counted = "waiting" if row.state is TurnState.WAITING else "dead_lettered"
+                changes.counts.update({"deleted": 1, counted: -1})
+                changes.updated.append(replace(_as_place(row), kept_since=at))
 
 
 def _silent(session: SessionRow) -> SessionRow:
@@ -253,37 +230,20 @@ def _silent(session: SessionRow) -> SessionRow:
 
 def _as_place(row: TurnRow) -> TurnRow:
     """The row of a turn of which only its place in the conversation is known."""
-    return replace(row, remember=False, rules_done=True, rules_found=False, error="", transcript_hashes=())
+    row = replace(row, remember=False, rules_done=True, rules_found=False, error="", transcript_hashes=())
+    return replace(row, state=TurnState.EMPTY, kept_since=row.observed_at) if row.accepted else row
 
 
-def _placed(changes: Changes, turn: Turn, session: SessionRow, row: TurnRow) -> tuple[Changes, Appended]:
-    """Store the turn without a word, so that what continues it is found to belong to its session."""
-    row = _as_place(row)
+def _new_row(
+    bound: BoundedTurn, around: Surroundings, session: SessionRow, max_turn_chars: int
+) -> tuple[TurnRow, Content]:
+    turn, digests, sequence = bound.turn, around.digests, around.sequence
+    learned = dict.fromkeys(digests.answer_keys(turn), sequence)
     if turn.complete:
-        row = replace(row, state=TurnState.EMPTY, kept_since=row.observed_at)
-    changes.added.append((row, Content(user_texts=())))
-    changes.sessions.append(_silent(session.with_turn(row)))
-    return changes, Appended(AppendOutcome.FORGOTTEN)
-
-
-def _repeat(changes: Changes, turn: Turn, around: Surroundings, repeated: Repeated) -> Appended:
-    """The client continues from the answer that it got last."""
-    row, session, newest = repeated.row, repeated.session, repeated.newest
-    learned = dict.fromkeys(around.digests.answer_keys(turn), around.sequence)
-    changes.keys += [(key, row.sequence, when) for key, when in learned.items()]
-    hashes = bounded_transcripts((*row.transcript_hashes, *turn.transcript_hashes))
-    changed = {row.sequence: replace(row, keys={**row.keys, **learned}, transcript_hashes=hashes)}
-    if turn.ends_session:
-        changes.sessions.append(replace(session, end_at=session.newest))
-        changed[newest.sequence] = replace(changed.get(newest.sequence, newest), ends=True)
-    changes.updated += changed.values()
-    return Appended(AppendOutcome.DUPLICATE, row.session_id, around.digests.turn_id(row.sequence))
-
-
-def _new_row(bound: BoundedTurn, around: Surroundings, session: SessionRow) -> tuple[TurnRow, Content]:
-    turn, digests = bound.turn, around.digests
+        # Where the turn does not say what came before, its repetition comes right after itself.
+        learned |= dict.fromkeys(around.own_keys(bound, sequence), sequence)
     row = TurnRow(
-        sequence=around.sequence,
+        sequence=sequence,
         owner=digests.owner(turn.scope),
         project_id=turn.scope.project_id,
         session_id=session.id,
@@ -294,6 +254,7 @@ def _new_row(bound: BoundedTurn, around: Surroundings, session: SessionRow) -> t
         response=digests.response_key(turn.scope, turn.response_id) if turn.response_id else "",
         previous=_previous_response(turn, digests),
         ends=turn.ends_session,
+        keys=learned,
         agent=turn.agent,
         transcript_hashes=bounded_transcripts(turn.transcript_hashes) if turn.complete else (),
     )
@@ -304,7 +265,9 @@ def _new_row(bound: BoundedTurn, around: Surroundings, session: SessionRow) -> t
         model=turn.model,
         items=bound.items,
     )
-    return row, content
+    if around.partial is not None:
+        row, content = _merged(row, content, around.partial, turn, max_turn_chars)
+    return replace(row, kept_since=None if turn.complete else row.observed_at), content
 
 
 def _previous_response(turn: Turn, digests: Digests) -> str | None:
@@ -328,6 +291,7 @@ def _merged(
         ends=row.ends or before.ends,
         parent=before.parent,
         previous=before.previous,
+        keys={**before.keys, **row.keys},
     )
     if said is None:
         return row, replace(content, items=None)

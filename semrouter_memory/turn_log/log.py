@@ -41,7 +41,7 @@ from semrouter_memory.model import (
 )
 from semrouter_memory.ports import Clock
 from semrouter_memory.turn_log import claims, removal
-from semrouter_memory.turn_log.appending import decide_append, look_around
+from semrouter_memory.turn_log.appending import decide_append
 from semrouter_memory.turn_log.bounds import MAX_SESSION_ID_CHARS, BoundedTurn, bounded, bounded_name, storable
 from semrouter_memory.turn_log.rows import TurnRow
 from semrouter_memory.turn_log.sqlite_rows import TURN_LOG_FILE
@@ -152,8 +152,8 @@ class StoredTurnLog(Storage):
 
     async def _appended(self, rows: LogRows, bound: BoundedTurn) -> tuple[Changes, Appended]:
         """Decides what becomes of a turn."""
-        around = await look_around(await View.of(rows, bound.turn.scope), bound)
-        return decide_append(bound, around, new_id=new_id, max_turn_chars=self._max_turn_chars)
+        view = await View.of(rows, bound.turn.scope)
+        return await decide_append(view, bound, new_id=new_id, max_turn_chars=self._max_turn_chars)
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
