@@ -20,8 +20,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from semrouter_memory.databases import micros, moment, pack
-from semrouter_memory.databases.sqlite_connections import is_new
-from semrouter_memory.databases.sqlite_database import Database, FileKind
+from semrouter_memory.databases.sqlite import Database, FileKind, create_tables
 from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.model import Reach, Scope, Usage
 from semrouter_memory.ports import RECEIPTS, Clock
@@ -42,14 +41,11 @@ _SCHEMA = (
         access_count INTEGER NOT NULL,
         last_accessed_at INTEGER NOT NULL,
         PRIMARY KEY (owner, memory_id)) WITHOUT ROWID""",
-    f"PRAGMA user_version = {_SCHEMA_VERSION}",
 )
 
 
 def _set_up(connection: sqlite3.Connection) -> bytes:
-    if is_new(connection, _SCHEMA_VERSION):
-        for statement in _SCHEMA:
-            connection.execute(statement)
+    create_tables(connection, _SCHEMA_VERSION, _SCHEMA)
     return b""
 
 

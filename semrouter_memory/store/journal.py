@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 import orjson
 
-from semrouter_memory.databases.sqlite_connections import sync
+from semrouter_memory.databases.sqlite import sync
 from semrouter_memory.errors import StoreUnavailableError
 from semrouter_memory.store.schema import EMBEDDING, Row
 

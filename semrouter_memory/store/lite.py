@@ -24,7 +24,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from semrouter_memory.databases.sqlite_connections import lock_file
+from semrouter_memory.databases.sqlite import lock_file
 from semrouter_memory.errors import ConfigurationError, StoreUnavailableError
 from semrouter_memory.store import lite_file
 from semrouter_memory.store.location import LITE_MISSING

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pymilvus.grpc_gen.schema_pb2 import StructArrayField
 
-from semrouter_memory.databases.sqlite_connections import sync
+from semrouter_memory.databases.sqlite import sync
 from semrouter_memory.errors import StoreUnavailableError
 
 _BUSY_SECONDS = 10.0

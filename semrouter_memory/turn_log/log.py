@@ -23,7 +23,7 @@ from typing import Any
 
 from semrouter_memory.config import RetainConfig
 from semrouter_memory.databases import micros, moment
-from semrouter_memory.databases.sqlite_database import Database
+from semrouter_memory.databases.sqlite import Database
 from semrouter_memory.errors import MemoryServiceError
 from semrouter_memory.model import (
     Appended,

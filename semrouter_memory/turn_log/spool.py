@@ -1,6 +1,6 @@
 """The turns that are accepted here and not forwarded to Redis yet: a table of the local turn log file.
 
-Strategy. One commit per turn, on the event loop's thread, as durable as an append of the SQLite turn log (see `databases/sqlite_database.py`).
+Strategy. One commit per turn, on the event loop's thread, as durable as an append of the SQLite turn log (see `databases/sqlite.py`).
 Everything else runs in one thread.
 
 Each opening of the file is a *run* with a random name, and turns are numbered in the file. Redis remembers the last number
@@ -20,7 +20,7 @@ import orjson
 from pydantic import TypeAdapter, ValidationError
 
 from semrouter_memory.databases import micros, pack, unpack
-from semrouter_memory.databases.sqlite_database import Database
+from semrouter_memory.databases.sqlite import Database
 from semrouter_memory.model import Reach, Scope, Tombstone
 from semrouter_memory.turn_log.bounds import BoundedTurn
 

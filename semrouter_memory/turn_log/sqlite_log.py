@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from semrouter_memory.config import RetainConfig
 from semrouter_memory.databases import micros
-from semrouter_memory.databases.sqlite_database import BATCH_COMMITS, BATCH_LOG_PAGES
+from semrouter_memory.databases.sqlite import BATCH_COMMITS, BATCH_LOG_PAGES
 from semrouter_memory.model import Appended, PendingSession, Scope, Turn
 from semrouter_memory.ports import Clock
 from semrouter_memory.turn_log.digests import Digests

@@ -19,8 +19,7 @@ from typing import Any
 import orjson
 from cachetools import LRUCache
 
-from semrouter_memory.databases.sqlite_connections import is_new
-from semrouter_memory.databases.sqlite_database import FileKind
+from semrouter_memory.databases.sqlite import FileKind, create_tables
 from semrouter_memory.errors import TurnLogError
 from semrouter_memory.model import TurnState
 from semrouter_memory.turn_log.digests import Digests
@@ -133,10 +132,7 @@ def _set_up(connection: sqlite3.Connection) -> bytes:
     Raises:
         ConfigurationError: the file was written by another version.
     """
-    if is_new(connection, SCHEMA_VERSION):
-        for statement in _SCHEMA:
-            connection.execute(statement)
-        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    if create_tables(connection, SCHEMA_VERSION, _SCHEMA):
         connection.execute("INSERT INTO settings (name, value) VALUES (?, ?)", (_DIGEST_KEY, secrets.token_bytes(32)))
     connection.execute(_RELEASE_LEASES)
     (key,) = connection.execute("SELECT value FROM settings WHERE name = ?", (_DIGEST_KEY,)).fetchone()

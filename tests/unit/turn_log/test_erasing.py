@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from semrouter_memory.databases.sqlite_connections import connect
+from semrouter_memory.databases.sqlite import connect
 from semrouter_memory.errors import TurnLogError
 from semrouter_memory.model import AppendOutcome, Reach, Scope, SessionHints, Tombstone, Turn
 from semrouter_memory.turn_log import removal
@@ -153,7 +153,7 @@ class TestCompaction:
     async def test_one_that_cannot_end_says_so(
         self, path: Path, open_log: OpenLog, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("semrouter_memory.databases.sqlite_database._ERASE_ATTEMPTS", 1)
+        monkeypatch.setattr("semrouter_memory.databases.sqlite._ERASE_ATTEMPTS", 1)
         log = open_log(path)
         log.append(a_turn(needle(1)), remember=False)
         reader = connect(path, busy_seconds=1)

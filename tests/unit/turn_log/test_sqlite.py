@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from semrouter_memory.databases import sqlite_database as database
+from semrouter_memory.databases import sqlite as database
 from semrouter_memory.errors import ConfigurationError, TurnLogError
 from semrouter_memory.model import AppendOutcome, Claim, Memory, MemoryType, Scope, SessionHints, Tombstone, Turn
 from semrouter_memory.turn_log import claims
