@@ -7,7 +7,7 @@ and written under the owner's lock, as every change is; what cannot be written i
 """
 
 import asyncio
-from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -34,7 +34,7 @@ _MAX_RETURNS = 64
 Written = Callable[[Scope], object]
 """Called with the scope of an owner whose memories changed."""
 
-Admit = Callable[[portable.ImportLine], Awaitable[None]]
+Admit = Callable[[portable.ImportLine], object]
 """Raises `InvalidRequestError` for what may not be stored."""
 
 ScopeOf = Callable[[str], Scope]
@@ -118,7 +118,7 @@ class Importer:
         self,
         chunks: AsyncIterable[bytes],
         report: Imported,
-        read: Callable[[bytes], Awaitable[Memory]],
+        read: Callable[[bytes], Memory],
         *,
         exact: bool,
     ) -> None:
@@ -137,7 +137,7 @@ class Importer:
                 continue
             report.lines += 1
             try:
-                waiting.append(_Numbered(number, await read(line)))
+                waiting.append(_Numbered(number, read(line)))
             except InvalidRequestError as error:
                 report.refuse(number, error)
             if len(waiting) >= _BATCH:
@@ -145,7 +145,7 @@ class Importer:
                 waiting = []
         await self._take(waiting, report, exact=exact)
 
-    async def _read_exact(self, raw: bytes) -> Memory:
+    def _read_exact(self, raw: bytes) -> Memory:
         line = portable.parse(raw)
         if not line.owner:
             raise InvalidRequestError("is missing", field="owner")
@@ -155,7 +155,7 @@ class Importer:
             raise InvalidRequestError("is no owner", field="owner") from None
         return portable.memory_from(line, scope, now=self.backends.clock.now(), exact=True)
 
-    async def _read(self, raw: bytes, scope_of: ScopeOf, from_owner: str | None) -> Memory:
+    def _read(self, raw: bytes, scope_of: ScopeOf, from_owner: str | None) -> Memory:
         if len(raw) > portable.MAX_LINE_BYTES:
             raise InvalidRequestError(f"longer than {portable.MAX_LINE_BYTES} bytes")
         line = portable.parse(raw)
@@ -165,7 +165,7 @@ class Importer:
             raise InvalidRequestError(
                 "is another owner; to take over a user's memories, say so with from_user (--from-user)", field="owner"
             )
-        await self.admit(line)
+        self.admit(line)
         return portable.memory_from(line, scope, now=self.backends.clock.now())
 
     async def _take(self, batch: Sequence[_Numbered], report: Imported, *, exact: bool) -> None:

@@ -20,13 +20,15 @@ from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import InvalidRequestError, NotFoundError, UnavailableError
 from semrouter_memory.lineage import lineage, pages
 from semrouter_memory.maintenance.recall_journal import may_name_deleted, receipt_lines
-from semrouter_memory.manage.admission import AdmissionPolicy, Redact
-from semrouter_memory.manage.editing import (
+from semrouter_memory.manage.admission import (
+    AdmissionPolicy,
+    Redact,
     confirmed,
     earliest,
     edited_episode,
     expiry,
     new_memory,
+    require_future,
     require_lasting,
     require_own_session,
     with_content,
@@ -109,7 +111,7 @@ class MemoryService:
         self._backends = backends
         self._reader, self._turn_log, self._clock = backends.store, backends.turn_log, backends.clock
         self._new_id, self._written, self._searcher = new_id, written, searcher
-        self._admission = AdmissionPolicy(config, redact=redact, clock=backends.clock)
+        self._admission = AdmissionPolicy(config, redact=redact)
         self._lifetimes = {kind: timedelta(days=days) for kind, days in ttl_days.items()}
         self._deletion, self._session_lifetime = deletion, session_lifetime
         self.explainer = explainer
@@ -241,7 +243,7 @@ class MemoryService:
         content = self._admission.content(new.content or rendered(new.episode))
         self._admission.check_metadata({**new.metadata, "session": new.within_session, CATEGORY: new.category})
         self._admission.check_episode(new.episode, new.type)
-        self._admission.check_expiry(new.expires_at)
+        require_future(new.expires_at, self._clock.now())
         require_own_session(new, scope)
 
         async def store(hold: OwnerHold) -> Memory:
@@ -262,7 +264,7 @@ class MemoryService:
         """
         changes = edit.changes()
         self._admission.check_metadata(changes.get("metadata", {}))
-        self._admission.check_expiry(changes.get("expires_at"))
+        require_future(changes.get("expires_at"), self._clock.now())
         if "content" in changes:
             changes["content"] = self._admission.content(edit.content)
 

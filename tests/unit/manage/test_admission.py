@@ -8,7 +8,6 @@ from semrouter_memory.config import ManagementConfig
 from semrouter_memory.errors import InvalidRequestError
 from semrouter_memory.manage.admission import AdmissionPolicy
 from semrouter_memory.retain.redact import Redaction, SecretKind
-from tests.unit.manage.conftest import SteppingClock
 
 
 def redact(text: str) -> Redaction:
@@ -17,7 +16,7 @@ def redact(text: str) -> Redaction:
 
 def policy(*, max_content_chars: int = 20) -> AdmissionPolicy:
     config = ManagementConfig(max_content_chars=max_content_chars, max_metadata_bytes=256)
-    return AdmissionPolicy(config, redact=redact, clock=SteppingClock())
+    return AdmissionPolicy(config, redact=redact)
 
 
 def nested(depth: int) -> dict[str, Any]:
