@@ -19,7 +19,7 @@ from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.maintenance.recall_journal import add_receipts
 from semrouter_memory.manage.access import Access
 from semrouter_memory.manage.http import create_user_api
-from semrouter_memory.manage.server import serve_http
+from semrouter_memory.manage.http_server import serve_http
 from semrouter_memory.model import Memory, Scope, SessionHints, Turn
 from semrouter_memory.ports import ChatModel
 from semrouter_memory.retain.redact import redact

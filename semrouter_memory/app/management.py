@@ -17,9 +17,9 @@ from semrouter_memory.manage.access import Access
 from semrouter_memory.manage.backup import Backup
 from semrouter_memory.manage.explaining import Explainer
 from semrouter_memory.manage.http import Readiness, create_operator_api, create_user_api
+from semrouter_memory.manage.http_server import serve_http
 from semrouter_memory.manage.operator_routes import OperatorContext
 from semrouter_memory.manage.reflecting import Reflector
-from semrouter_memory.manage.server import serve_http
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.ports import ChatModel
 from semrouter_memory.recall.vector_search import VectorSearch

@@ -27,8 +27,8 @@ from semrouter_memory.app import preflight
 from semrouter_memory.app.relay import Relay
 from semrouter_memory.config import Config, variable_of
 from semrouter_memory.errors import ConfigurationError
+from semrouter_memory.manage.http_server import serve_http
 from semrouter_memory.manage.processes import create_operator_front
-from semrouter_memory.manage.server import serve_http
 from semrouter_memory.resilience import Backoff
 from semrouter_memory.sockets import accepts
 from semrouter_memory.telemetry import logs

@@ -16,7 +16,7 @@ from semrouter_memory.errors import InvalidRequestError, NotFoundError
 from semrouter_memory.exchange.events import Headers
 from semrouter_memory.exchange.identity import administered, authenticated_user, is_acceptable_id, requester_of
 from semrouter_memory.knowledge.service import KnowledgeService
-from semrouter_memory.manage.exception_handlers import unauthenticated
+from semrouter_memory.manage.http_server import unauthenticated
 from semrouter_memory.manage.parameters import filter_in, observed_in
 from semrouter_memory.manage.reflecting import Reflector
 from semrouter_memory.manage.schemas import ErrorJson

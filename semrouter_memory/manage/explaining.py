@@ -19,7 +19,7 @@ from semrouter_memory.exchange.exchange import Exchange
 from semrouter_memory.exchange.policy import RouteSettings
 from semrouter_memory.exchange.replies import NeedRecall
 from semrouter_memory.exchange.turns import ExchangeSettings
-from semrouter_memory.manage.schemas import ApiAnswer, MemoryJson, SearchRequest, UsageById
+from semrouter_memory.manage.schemas import ApiAnswer, ApiList, MemoryJson, SearchRequest, UsageById
 from semrouter_memory.model import (
     Hit,
     Memory,
@@ -224,11 +224,8 @@ class Receipt(ApiAnswer):
     forgotten: list[str] = Field(default=[], description="Ids of the memories that the order deleted.")
 
 
-class ReceiptList(ApiAnswer):
+class ReceiptList(ApiList[Receipt]):
     """The last recalls of the owner, newest first."""
-
-    object: Literal["list"] = "list"
-    data: Sequence[Receipt]
 
 
 class RecallJson(ApiAnswer):

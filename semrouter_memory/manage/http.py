@@ -1,4 +1,4 @@
-"""The two HTTP applications.
+"""The two HTTP applications, and the console that both serve.
 
 The users' API is what Envoy routes at /v1/memory, behind the same filters that authenticate LLM traffic. The operator's port has
 health, readiness, metrics, and the routes that need the operator's token; the public listener never routes to it.
@@ -10,24 +10,21 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import Depends, FastAPI, Response
-from fastapi.responses import JSONResponse
+from fastapi import Depends, FastAPI, Path, Request, Response
+from fastapi.responses import JSONResponse, RedirectResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from starlette.exceptions import HTTPException
+from starlette.staticfiles import StaticFiles
 
 from semrouter_memory import __version__
 from semrouter_memory.config import ManagementConfig
-from semrouter_memory.manage import (
-    console_routes,
-    exception_handlers,
-    knowledge_routes,
-    mcp_routes,
-    operator_routes,
-    routes,
-)
-from semrouter_memory.manage.access import PREFIX, Access, owner_in_header, owner_in_query
-from semrouter_memory.manage.browsers import BrowserRules
-from semrouter_memory.manage.exception_handlers import unauthenticated
+from semrouter_memory.errors import NotFoundError
+from semrouter_memory.manage import knowledge_routes, operator_routes, routes
+from semrouter_memory.manage.access import PREFIX, Access, api_router, owner_in_header, owner_in_query
+from semrouter_memory.manage.http_server import SharedSecretCheck, install, unauthenticated
 from semrouter_memory.manage.operator_routes import OperatorContext
+from semrouter_memory.manage.schemas import ApiAnswer
+from semrouter_memory.model import Scope
 
 _ABOUT = """The memories of the authenticated user. Who that is, a filter in front says (header `{header}`); clients
 cannot choose. Memories of others do not exist: 404. Administrators of an organisation, whom a filter names too, act for it
@@ -36,8 +33,64 @@ with `owner`."""
 _ABOUT_OPERATOR = """Health and metrics. With an operator's token configured, also the memory routes, for the user in `user_id` or the
 owner in `owner`, the turns of the log, and care of the files."""
 
-_OF_OWNERS = (mcp_routes.router, routes.router, knowledge_routes.routes)
-"""In this order: a route of memories would take `mcp` for an id."""
+_OF_OWNERS = (routes.router, knowledge_routes.routes)
+
+
+# -- the console: a page for browsers over the API, made of static files without anybody's data ---------------------------
+
+_CONSOLE = f"{PREFIX}/console"
+_FILES = StaticFiles(packages=[("semrouter_memory.manage", "console")])
+
+
+class _Viewer(ApiAnswer):
+    """Whom the page is for.
+
+    Attributes:
+        owner: whose memories it shows; None: an operator chooses.
+    """
+
+    owner: str | None
+
+
+# Not described: pages are for people.
+_pages = api_router(_CONSOLE, "console", in_schema=False)
+_viewer = api_router(_CONSOLE, "console", in_schema=False)
+
+
+@_viewer.get("/viewer")
+async def _for_whom(request: Request) -> _Viewer:
+    """On the operator's port no rule names an owner for this route."""
+    owner: Scope | None = getattr(request.state, "owner", None)
+    return _Viewer(owner=owner and owner.owner)
+
+
+@_pages.get("")
+async def _page(request: Request) -> Response:
+    return await _response(request, "index.html")
+
+
+@_pages.get("/")
+async def _without_slash() -> Response:
+    """The page's links are relative to its address without the slash."""
+    return RedirectResponse("../console", HTTPStatus.PERMANENT_REDIRECT)
+
+
+@_pages.get("/{name}")
+async def _file(request: Request, name: Annotated[str, Path()]) -> Response:
+    return await _response(request, name)
+
+
+async def _response(request: Request, name: str) -> Response:
+    try:
+        found = await _FILES.get_response(name, request.scope)
+    except HTTPException:
+        raise NotFoundError("no such file", kind="file") from None
+    # Asked for again each time, so that a page never runs with an older version's script.
+    found.headers["cache-control"] = "no-cache"
+    return found
+
+
+# -- the applications -----------------------------------------------------------------------------------------------------
 
 
 def create_user_api(
@@ -54,8 +107,8 @@ def create_user_api(
     """
     app = _base_app("Memory", _ABOUT.format(header=access.identity.user_header), config, access)
     if shared_secret is not None:
-        app.add_middleware(exception_handlers.SharedSecretCheck, header=secret_header, secret=shared_secret)
-    for router in (console_routes.viewer, console_routes.pages, *_OF_OWNERS):
+        app.add_middleware(SharedSecretCheck, header=secret_header, secret=shared_secret)
+    for router in (_viewer, _pages, *_OF_OWNERS):
         app.include_router(router, dependencies=[Depends(owner_in_header(access.identity))])
     return app
 
@@ -71,13 +124,12 @@ def _base_app(title: str, description: str, config: ManagementConfig, access: Ac
         redoc_url=None,
         redirect_slashes=False,
     )
-    exception_handlers.install(
+    install(
         app,
         max_body_bytes=config.max_body_bytes,
         max_bytes_of=dict.fromkeys((f"{PREFIX}/import", "/v1/collections/import"), config.max_import_bytes)
         | {knowledge_routes.PATH: config.max_document_bytes},
     )
-    app.add_middleware(BrowserRules)
     app.state.access = access
     return app
 
@@ -132,9 +184,9 @@ def create_operator_api(
     _add_health(app, readiness, metrics)
     if token is not None:
         check = Depends(_operator_check(token))
-        app.include_router(console_routes.viewer, dependencies=[check])
+        app.include_router(_viewer, dependencies=[check])
         # For everybody who reaches the port: the page asks for the token, and shows nothing without.
-        app.include_router(console_routes.pages)
+        app.include_router(_pages)
         for router in _OF_OWNERS:
             app.include_router(router, dependencies=[check, Depends(owner_in_query(access.identity))])
         if context is not None:

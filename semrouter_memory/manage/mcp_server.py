@@ -1,4 +1,4 @@
-"""The MCP server of one request, by the official SDK, which takes a second to load: `mcp_routes` imports this when it is needed.
+"""The MCP server of one request, by the official SDK, which takes a second to load: `routes` imports this when it is needed.
 
 Strategy: every request is answered by a server of its own, which knows the caller and forgets it with the answer. So any
 replica answers any request, and nothing is shared between users.

@@ -1,17 +1,18 @@
-"""The operator's routes: turns, compaction, backup, collections and live recordings. Never on the users' port.
+"""The operator's routes and their JSON: turns, compaction, backup, collections and live recordings. Never on the users' port.
 
 The application puts an `OperatorContext` into its state.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from datetime import datetime
 from http import HTTPStatus
 from pathlib import Path as FilePath
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol, Self
 
 from fastapi import Depends, Path, Query, Request
 from fastapi.responses import StreamingResponse
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, AliasPath, BeforeValidator, Field
 from starlette.exceptions import HTTPException
 
 from semrouter_memory.backends import TurnLog
@@ -19,19 +20,10 @@ from semrouter_memory.deletion.service import DeletionService, PartResult
 from semrouter_memory.errors import InvalidRequestError, NotFoundError
 from semrouter_memory.manage.access import CONFLICT, NDJSON, NOT_FOUND, TOO_LARGE, Api, api_router, raw_body
 from semrouter_memory.manage.backup import Backup, require_all
-from semrouter_memory.manage.exception_handlers import refusal
+from semrouter_memory.manage.http_server import refusal
 from semrouter_memory.manage.importing import Imported
-from semrouter_memory.manage.operator_schemas import (
-    BackupRequest,
-    Dropped,
-    Retried,
-    TotalsJson,
-    TurnJson,
-    TurnList,
-    WholeTurnJson,
-)
 from semrouter_memory.manage.portable import export_line
-from semrouter_memory.manage.schemas import MAX_PAGE, ApiAnswer
+from semrouter_memory.manage.schemas import MAX_PAGE, ApiAnswer, ApiList, ApiRequest
 from semrouter_memory.model import LoggedTurn, Memory, Scope, TurnState
 from semrouter_memory.replay.recordings import LiveOptions, Recordings
 
@@ -86,54 +78,74 @@ recording_routes = api_router("/v1", "recordings", in_schema=False)
 ROUTERS = (turn_routes, file_routes, collection_routes, recording_routes)
 
 
-# -- the JSON of files and collections
+# -- turns -------------------------------------------------------------------------------------------------------------
 
 
-class PartResultJson(ApiAnswer):
-    """What one part did."""
+class TurnJson(ApiAnswer):
+    """A turn without its texts."""
 
-    part: str = Field(description="`turn_log`, `state` or `store`.")
-    seconds: Annotated[float, AfterValidator(lambda seconds: round(seconds, 3))]
-    note: str = Field(description='What it left out and why that is correct; else "".')
+    id: str
+    sequence: int = Field(description="Grows with every turn; the order of a listing.")
+    user_id: str = Field(validation_alias=AliasPath("scope", "owner_id"))
+    project_id: str = Field(validation_alias=AliasPath("scope", "project_id"))
+    session_id: str
+    observed_at: datetime = Field(description="When the request arrived.")
+    state: TurnState
+    attempts: int = Field(description="Failed extractions so far.")
+    error: str = Field(description="A short word for the last failure; never content.")
+    rules_done: bool = Field(description="It was read for quotes; a model may not have read it yet.")
+    model: str = Field(description="What answered, as the answer says.")
+    chars: int = Field(default=0, description="Length of its texts.")
 
-
-class MaintenanceDone(ApiAnswer):
-    """What each part did."""
-
-    object: Literal["maintenance"] = "maintenance"
-    data: list[PartResultJson]
-
-
-class CollectionJson(ApiAnswer):
-    """A collection of memories."""
-
-    name: str
-    embedding: str = Field(description="Fingerprint of the embedding that it was made for.")
-    current: bool = Field(description="The sidecar uses it.")
-
-
-class CountedCollection(CollectionJson):
-    """A collection with its size."""
-
-    memories: int
+    @classmethod
+    def of(cls, turn: LoggedTurn) -> Self:
+        shown = cls.model_validate(turn)
+        shown.chars = len(turn.user_text) + len(turn.assistant_text)
+        return shown
 
 
-class CollectionList(ApiAnswer):
-    """Collections at the configured place."""
+class WholeTurnJson(TurnJson):
+    """A turn with its texts: what a user said and was answered."""
 
-    object: Literal["list"] = "list"
-    data: list[CollectionJson]
+    user_text: str
+    assistant_text: str
+    tools: Annotated[list[dict[str, str]], BeforeValidator(lambda tools: [*map(asdict, tools)])] = Field(
+        description="Tools that were called, and the beginning of what they returned."
+    )
+    items: list[Any] | None = Field(description="The whole items, where they are stored for context compression.")
 
 
-class CollectionDropped(ApiAnswer):
-    """The collection is deleted."""
+class TurnList(ApiList[TurnJson]):
+    """Turns, newest first."""
 
-    name: str
-    object: Literal["collection.dropped"] = "collection.dropped"
+    next_before: int | None = Field(description="Send it as `before` for the next page; null at the end.")
+
+
+class Retried(ApiAnswer):
+    """These wait again."""
+
+    object: Literal["turn.retried"] = "turn.retried"
+    retried: int
+
+
+class Dropped(ApiAnswer):
+    """The turn is gone; it counts as deleted."""
+
+    id: str
+    object: Literal["turn.dropped"] = "turn.dropped"
     deleted: Literal[True] = True
 
 
-# -- turns
+class TotalsJson(ApiAnswer):
+    """Durable counts: accepted = extracted + empty + dead_lettered + deleted + waiting."""
+
+    object: Literal["turn.totals"] = "turn.totals"
+    accepted: int
+    extracted: int
+    empty: int
+    dead_lettered: int
+    deleted: int
+    waiting: int
 
 
 @turn_routes.get("/turns", summary="List turns")
@@ -197,6 +209,34 @@ async def drop_turn(context: Context, turn_id: TurnId) -> Dropped:
     return Dropped(id=turn_id)
 
 
+# -- files -------------------------------------------------------------------------------------------------------------
+
+
+class PartResultJson(ApiAnswer):
+    """What one part did."""
+
+    part: str = Field(description="`turn_log`, `state` or `store`.")
+    seconds: Annotated[float, AfterValidator(lambda seconds: round(seconds, 3))]
+    note: str = Field(description='What it left out and why that is correct; else "".')
+
+
+class MaintenanceDone(ApiAnswer):
+    """What each part did."""
+
+    object: Literal["maintenance"] = "maintenance"
+    data: list[PartResultJson]
+
+
+class BackupRequest(ApiRequest):
+    """Where to."""
+
+    directory: str = Field(
+        min_length=1,
+        description="An absolute path on the sidecar's machine that is not there yet.",
+        examples=["/var/backups/semrouter-memory/2026-03-15"],
+    )
+
+
 @file_routes.post("/compact", summary="Take what was deleted out of the files")
 async def compact(context: Context) -> MaintenanceDone:
     """Rewrites the files; requests go on meanwhile, writes to memories wait. Also done on schedule."""
@@ -212,6 +252,32 @@ async def backup(context: Context, body: BackupRequest) -> MaintenanceDone:
 
 
 # -- collections -------------------------------------------------------------------------------------------------------
+
+
+class CollectionJson(ApiAnswer):
+    """A collection of memories."""
+
+    name: str
+    embedding: str = Field(description="Fingerprint of the embedding that it was made for.")
+    current: bool = Field(description="The sidecar uses it.")
+
+
+class CountedCollection(CollectionJson):
+    """A collection with its size."""
+
+    memories: int
+
+
+class CollectionList(ApiList[CollectionJson]):
+    """Collections at the configured place."""
+
+
+class CollectionDropped(ApiAnswer):
+    """The collection is deleted."""
+
+    name: str
+    object: Literal["collection.dropped"] = "collection.dropped"
+    deleted: Literal[True] = True
 
 
 @collection_routes.get("", summary="List collections")

@@ -18,8 +18,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from semrouter_memory.manage.exception_handlers import error_response
 from semrouter_memory.manage.http import Readiness
+from semrouter_memory.manage.http_server import error_response
 
 _HEALTH_SECONDS = 1.5
 _OF_THE_CONNECTION = frozenset({b"connection", b"transfer-encoding"})

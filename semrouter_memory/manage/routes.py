@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from http import HTTPStatus
+from importlib import import_module
 from typing import Annotated, Literal
 from urllib.parse import unquote_to_bytes
 
-from fastapi import Path, Query, Request
+from fastapi import Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.exceptions import HTTPException
 
@@ -29,8 +30,8 @@ from semrouter_memory.manage.access import (
     raw_body,
     reach_of,
 )
-from semrouter_memory.manage.exception_handlers import described, refusal
 from semrouter_memory.manage.explaining import ExplainableSearch, RecallJson, ReceiptList
+from semrouter_memory.manage.http_server import described, refusal
 from semrouter_memory.manage.importing import Imported
 from semrouter_memory.manage.parameters import IsPinned, OneForm, OneProject, OneSource, observed_in
 from semrouter_memory.manage.portable import export_line
@@ -165,6 +166,26 @@ async def reflect_on(request: Request, owner: Owner, api: Api, body: ReflectRequ
 async def reflection(owner: Scope, api: Access, organisation: Scope | None, body: ReflectRequest) -> Reflection:
     """Same, for an owner and the organisation whose documents are searched too."""
     return await api.reflector.reflect(api.scope(owner, body.project_id), organisation, body)
+
+
+# -- MCP, not described: its messages are those of MCP, and `tools/list` describes them. Before /{memory_id}, as what follows ---
+
+
+@router.post("/mcp", include_in_schema=False)
+async def mcp_message(request: Request, owner: Owner, api: Api) -> Response:
+    """Answer one message of JSON-RPC; none is stored, so any replica answers the next."""
+    body = await request.body()
+    # In a thread, and at first use: loading the SDK takes a second.
+    server = await asyncio.to_thread(import_module, "semrouter_memory.manage.mcp_server")
+    response: Response = server.McpResponse(server.Caller(owner, api, api.organisation_of(request, owner)), body)
+    return response
+
+
+@router.get("/mcp", include_in_schema=False)
+@router.delete("/mcp", include_in_schema=False)
+async def no_mcp_session() -> None:
+    """There are no sessions to listen to or to end."""
+    raise refusal(HTTPStatus.METHOD_NOT_ALLOWED, "send messages with POST", "method_not_allowed", {"allow": "POST"})
 
 
 # -- as lines, sessions and settings: before /{memory_id}, which would take their names for ids -------------------------------

@@ -6,7 +6,7 @@ Requests are strict: an unknown field is an error. Answers are read from the ser
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import datetime
-from typing import Annotated, Any, Literal, Self, TypeAlias
+from typing import Annotated, Any, Generic, Literal, Self, TypeAlias, TypeVar
 
 from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -95,6 +95,16 @@ class ApiAnswer(BaseModel):
     """What a route answers."""
 
     model_config = ConfigDict(from_attributes=True, json_schema_serialization_defaults_required=True)
+
+
+_Item = TypeVar("_Item")
+
+
+class ApiList(ApiAnswer, Generic[_Item]):
+    """What a route lists, or one page of it."""
+
+    object: Literal["list"] = "list"
+    data: Sequence[_Item]
 
 
 _PARTS = frozenset(each.name for each in fields(Episode))
@@ -337,19 +347,15 @@ class HitJson(MemoryJson):
         return cls.model_construct(**dict(shown), similarity=hit.similarity, relevance=hit.relevance)
 
 
-class MemoryList(ApiAnswer):
+class MemoryList(ApiList[MemoryJson]):
     """One page, newest first. It may hold fewer than `limit` memories and still have a successor."""
 
-    object: Literal["list"] = "list"
-    data: Sequence[MemoryJson]
     next_cursor: str | None = Field(description="Send it as `cursor` for the next page; null at the end.")
 
 
-class HitList(ApiAnswer):
+class HitList(ApiList[HitJson]):
     """One page of what a search found, best first."""
 
-    object: Literal["list"] = "list"
-    data: Sequence[HitJson]
     next_cursor: str | None = Field(description="Send it as `cursor` for the next page; null at the end.")
 
 
@@ -365,19 +371,14 @@ class EntityJson(ApiAnswer):
     )
 
 
-class EntityList(ApiAnswer):
+class EntityList(ApiList[EntityJson]):
     """One page of names, in the order of the alphabet."""
 
-    object: Literal["list"] = "list"
-    data: Sequence[EntityJson]
     next_after: str | None = Field(description="Send it as `after` for the next page; null at the end.")
 
 
-class History(ApiAnswer):
+class History(ApiList[MemoryJson]):
     """Memories that replaced one another, oldest first. What was deleted is not among them."""
-
-    object: Literal["list"] = "list"
-    data: Sequence[MemoryJson]
 
 
 class SettingsRequest(ApiRequest):

@@ -16,7 +16,7 @@ import orjson
 from fastapi import FastAPI, Request, Response
 from starlette.responses import StreamingResponse
 
-from semrouter_memory.manage.server import serve_http
+from semrouter_memory.manage.http_server import serve_http
 from semrouter_memory.stack.loopback import LOOPBACK
 
 _MAX_REQUESTS = 256

@@ -23,7 +23,7 @@ from semrouter_memory.config import ManagementConfig, TelemetryConfig
 from semrouter_memory.errors import NotFoundError, Service, StoreUnavailableError, UnavailableError
 from semrouter_memory.manage.client import MEMORY, TURNS, ApiClient, ApiEndpoint
 from semrouter_memory.manage.http import Readiness, create_user_api
-from semrouter_memory.manage.server import serve_http
+from semrouter_memory.manage.http_server import serve_http
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.model import EmbeddedMemory, Memory, MemoryType, Reach, Scope, SessionHints, Turn, Usage
 from semrouter_memory.retain.passages import SplittingWriter

@@ -22,7 +22,7 @@ from semrouter_memory.config import ManagementConfig, MilvusConfig
 from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import InvalidRequestError, MemoryServiceError, NotFoundError
 from semrouter_memory.manage.http import create_user_api
-from semrouter_memory.manage.server import serve_http
+from semrouter_memory.manage.http_server import serve_http
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.model import Claim, Scope, SessionHints, Turn
 from semrouter_memory.retain.redact import Redaction

@@ -12,7 +12,7 @@ import pytest
 from fastapi import FastAPI
 
 from semrouter_memory.errors import ConfigurationError
-from semrouter_memory.manage.server import serve_http
+from semrouter_memory.manage.http_server import serve_http
 from semrouter_memory.stack.loopback import local_client
 
 

@@ -15,7 +15,7 @@ from semrouter_memory.config import ManagementConfig
 from semrouter_memory.errors import InvalidRequestError, MemoryServiceError, NotFoundError, UnavailableError
 from semrouter_memory.maintenance.recall_journal import add_receipts
 from semrouter_memory.manage.http import create_user_api
-from semrouter_memory.manage.server import serve_http
+from semrouter_memory.manage.http_server import serve_http
 from semrouter_memory.model import Scope
 from semrouter_memory.retain.redact import Redaction
 from semrouter_memory.stack.llm import StandInLlm

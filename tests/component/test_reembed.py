@@ -17,7 +17,7 @@ from semrouter_memory.cli import app as command_line
 from semrouter_memory.config import ManagementConfig, MilvusConfig
 from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import ConfigurationError, InvalidRequestError
-from semrouter_memory.manage.server import serve_http
+from semrouter_memory.manage.http_server import serve_http
 from semrouter_memory.model import Criteria, EmbeddedMemory, Memory, Scope, Tombstone
 from semrouter_memory.retain.redact import Redaction
 from semrouter_memory.state.local import SqliteStateStore

@@ -8,7 +8,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 
-from semrouter_memory.manage.server import serve_http
+from semrouter_memory.manage.http_server import serve_http
 from semrouter_memory.stack.loopback import LOOPBACK, free_port
 
 HANGING_SECONDS = 30

@@ -17,7 +17,7 @@ import pytest_asyncio
 import yaml
 from fastapi import FastAPI, Response
 
-from semrouter_memory.manage.server import serve_http
+from semrouter_memory.manage.http_server import serve_http
 from semrouter_memory.stack.envoy import SHIPPED
 from semrouter_memory.stack.loopback import LOOPBACK, free_port
 from tests.otlp_collector import Collector, Received, collecting

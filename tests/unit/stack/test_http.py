@@ -5,7 +5,7 @@ import ssl
 import pytest
 from fastapi import FastAPI
 
-from semrouter_memory.manage.server import serve_http
+from semrouter_memory.manage.http_server import serve_http
 from semrouter_memory.stack.loopback import local_client
 from semrouter_memory.stack.stack import _answers
 

@@ -16,14 +16,14 @@ from semrouter_memory.errors import (
     TurnLogError,
     UnavailableError,
 )
-from semrouter_memory.manage import exception_handlers
+from semrouter_memory.manage import http_server
 
 CANARY = "my-secret-canary"
 
 
 def app_raising(error: Exception) -> FastAPI:
     app = FastAPI()
-    exception_handlers.install(app, max_body_bytes=10)
+    http_server.install(app, max_body_bytes=10)
 
     @app.post("/")
     async def fail(request: Request) -> None:

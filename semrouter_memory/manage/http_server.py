@@ -1,20 +1,31 @@
-"""Exception handlers of the HTTP ports: every error becomes JSON in the error shape of OpenAI's APIs."""
+"""The HTTP ports: an application is served inside our own event loop, and every request is held to the same rules.
 
+Every error becomes JSON in the error shape of OpenAI's APIs, a body has a bound, and no other site's page may change anything.
+"""
+
+import asyncio
 import hmac
-from collections.abc import Mapping
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
+from pathlib import Path
 from types import MappingProxyType
+from urllib.parse import urlsplit
 
 import fastapi
 import structlog
+import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from semrouter_memory.errors import MemoryServiceError, complaint, http_answer, name_of
+from semrouter_memory.sockets import listening_socket
 
 _log = structlog.get_logger("semrouter_memory.manage")
 
@@ -40,7 +51,7 @@ def error_response(
 
 
 def install(app: FastAPI, *, max_body_bytes: int, max_bytes_of: Mapping[str, int] = MappingProxyType({})) -> None:
-    """Make every failing request of this app end in `error_response`.
+    """Make every failing request of this app end in `error_response`, and browsers keep its answers to themselves.
 
     Args:
         max_bytes_of: path -> bound on its body, where it differs from `max_body_bytes`.
@@ -50,6 +61,7 @@ def install(app: FastAPI, *, max_body_bytes: int, max_bytes_of: Mapping[str, int
     app.add_exception_handler(MemoryServiceError, _on_service_error)
     app.add_middleware(_BodyLimit, max_body_bytes=max_body_bytes, max_bytes_of=max_bytes_of)
     app.add_middleware(_CatchAll)
+    app.add_middleware(_BrowserRules)
 
 
 async def _on_http(_request: Request, error: Exception) -> Response:
@@ -169,3 +181,127 @@ class SharedSecretCheck:
         message = "this port answers the proxy in front of it only"
         response = error_response(HTTPStatus.UNAUTHORIZED, message, code="unauthenticated_proxy")
         await response(scope, receive, send)
+
+
+# -- browsers: no other site may change anything here, frame a page, or read an answer -------------------------------------
+#
+# The identity may be a cookie of the filter that authenticates, which a browser also sends with a request that another site's
+# page started. A browser says where a request comes from: `Sec-Fetch-Site`, and, where it leaves that out (plain HTTP),
+# `Origin`. Clients that are no browsers send neither and are unaffected.
+
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'none';"
+    " frame-ancestors 'none'; base-uri 'none'; require-trusted-types-for 'script'"
+)
+_HEADERS: Mapping[str, str] = {
+    "content-security-policy": _POLICY,
+    "x-frame-options": "DENY",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    # What answers hold is one user's own.
+    "cache-control": "no-store",
+}
+_SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+_OWN_SITES = frozenset({"same-origin", "none"})
+"""`none`: the user's own doing, as an address that was typed."""
+
+
+@dataclass(frozen=True, slots=True)
+class _BrowserRules:
+    """Refuses changes that another site's page asks for, and gives every answer the headers that browsers obey."""
+
+    app: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        if scope["method"] not in _SAFE_METHODS and _is_of_another_site(Headers(scope=scope)):
+            message = "a page of another site may not change anything here"
+            refused = error_response(HTTPStatus.FORBIDDEN, message, code="cross_site_request")
+            await refused(scope, receive, sending)
+            return
+        await self.app(scope, receive, sending)
+
+
+def _is_of_another_site(headers: Headers) -> bool:
+    """Whether a browser says that a page of another origin started the request. A subdomain is another origin, too."""
+    sites, origins = headers.getlist("sec-fetch-site"), headers.getlist("origin")
+    if sites:
+        return not _OWN_SITES.issuperset(sites)
+    return any(not _is_own(origin, headers.get("host", "")) for origin in origins)
+
+
+def _is_own(origin: str, host: str) -> bool:
+    """The scheme is left out: behind a proxy that ends TLS, this server does not know its own."""
+    try:
+        return bool(host) and urlsplit(origin).netloc.lower() == host.lower()
+    except ValueError:
+        return False
+
+
+# -- the server ----------------------------------------------------------------------------------------------------------
+
+_BACKLOG = 512
+
+
+class HttpServer:
+    """A running server.
+
+    Attributes:
+        port: the bound port; None on a Unix socket.
+    """
+
+    def __init__(self, server: uvicorn.Server, listening: socket.socket, path: Path | None) -> None:
+        self._server = server
+        self._path = path
+        self.port: int | None = None if path else listening.getsockname()[1]
+        self._serving = asyncio.create_task(server.serve([listening]), name="management-http")
+
+    async def stop(self) -> None:
+        """Answer what is running, for a bounded time, and close. Safe to call twice."""
+        self._server.should_exit = True
+        await asyncio.wait([self._serving])
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+
+
+class _EmbeddedServer(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals are the process's business, not this server's."""
+        yield
+
+
+async def serve_http(app: ASGIApp, listen: str, *, drain_seconds: int = 5) -> HttpServer:
+    """Serve, without signal handlers, at host:port (port 0: any free one) or unix:path.
+
+    Returns:
+        The server, accepting connections.
+
+    Raises:
+        ConfigurationError: the address cannot be listened on; the message says why.
+    """
+    listening, path = listening_socket(listen)
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        ws="none",
+        proxy_headers=False,
+        server_header=False,
+        timeout_graceful_shutdown=drain_seconds,
+    )
+    listening.listen(_BACKLOG)
+    return HttpServer(_EmbeddedServer(config), listening, path)
