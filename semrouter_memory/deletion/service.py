@@ -21,7 +21,6 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from semrouter_memory.backends import Backends
-from semrouter_memory.deletion.locking import locked_change
 from semrouter_memory.errors import (
     MemoryServiceError,
     NotFoundError,
@@ -121,7 +120,7 @@ class DeletionService:
     def __init__(self, backends: Backends, *, documents: MemoryWriter | None = None) -> None:
         self._reader, self._writer, self._embedder = backends.store, backends.writer, backends.embedder
         self._turn_log, self._state = backends.turn_log, backends.state
-        self._locks, self._clock = backends.locks, backends.clock
+        self._locks, self._locked_change, self._clock = backends.locks, backends.locked_change, backends.clock
         self._documents = documents
         self._late_usage: dict[str, list[str]] = {}
         self.file_lock = asyncio.Lock()
@@ -144,7 +143,7 @@ class DeletionService:
                 traces = await self._traces(scope, memory)
                 await self._delete(scope, traces, hold)
 
-        await locked_change(self._locks, scope, delete)
+        await self._locked_change(scope, delete)
 
     async def hide(self, memory: Memory) -> None:
         """Commit the memory's tombstone and no more: no read shows it from then on. `tombstone` deletes the rest.
@@ -174,7 +173,7 @@ class DeletionService:
                     await self._documents.delete_all(scope, reach)
                 return await self._writer.delete_all(scope, reach)
 
-        return await locked_change(self._locks, scope, delete)
+        return await self._locked_change(scope, delete)
 
     async def _named(self, scope: Scope, memory_id: str) -> Memory:
         try:

@@ -14,7 +14,6 @@ from enum import StrEnum
 
 from semrouter_memory.backends import Backends
 from semrouter_memory.config import KnowledgeConfig
-from semrouter_memory.deletion.locking import locked_change
 from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import InvalidRequestError, NotFoundError
 from semrouter_memory.knowledge.documents import (
@@ -106,7 +105,8 @@ class KnowledgeService:
     def __init__(self, documents: Backends, *, deletion: DeletionService, config: KnowledgeConfig) -> None:
         self._priority = documents.priority
         self._reader, self._writer, self._embedder = documents.store, documents.writer, documents.embedder
-        self._deletions, self._locks, self._clock = documents.turn_log, documents.locks, documents.clock
+        self._deletions, self._clock = documents.turn_log, documents.clock
+        self._locked_change = documents.locked_change
         self._deletion, self._config = deletion, config
         self._search = DocumentSearch(
             reader=self._reader, vectors=QueryVectors(self._embedder), clock=self._clock, config=config
@@ -151,7 +151,7 @@ class KnowledgeService:
             if known is not None:
                 await self._delete_others(owner, complete)
 
-        await locked_change(self._locks, owner, write)
+        await self._locked_change(owner, write)
         return complete, AddOutcome.ADDED if known is None else AddOutcome.REFRESHED
 
     async def search(self, owner: Scope, text: str, *, limit: int) -> list[Hit]:

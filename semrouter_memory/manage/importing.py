@@ -14,7 +14,6 @@ from typing import Literal
 from pydantic import Field
 
 from semrouter_memory.backends import Backends
-from semrouter_memory.deletion.locking import locked_change
 from semrouter_memory.errors import TOO_MANY_LINES, InvalidRequestError, Service, UnavailableError
 from semrouter_memory.manage import portable
 from semrouter_memory.manage.schemas import ApiAnswer
@@ -190,7 +189,7 @@ class Importer:
             return part
 
         try:
-            report.add(await locked_change(self.backends.locks, scope, write))
+            report.add(await self.backends.locked_change(scope, write))
         except UnavailableError as error:
             raise UnavailableError(
                 f"a part became unavailable: {report}. Send the same lines again; stored ones will be skipped",

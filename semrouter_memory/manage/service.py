@@ -15,7 +15,6 @@ from typing import Any
 
 from semrouter_memory.backends import Backends
 from semrouter_memory.config import ManagementConfig
-from semrouter_memory.deletion.locking import locked_change
 from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import InvalidRequestError, NotFoundError, UnavailableError
 from semrouter_memory.lineage import lineage, pages
@@ -253,7 +252,7 @@ class MemoryService:
             memory = new_memory(new, scope, content, memory_id=self._new_id(), now=now, expires_at=expires_at)
             return await self._stored(scope, memory.asserted(time, now=now), new, hold)
 
-        return await locked_change(self._backends.locks, scope, store)
+        return await self._backends.locked_change(scope, store)
 
     async def update(self, scope: Scope, memory_id: str, edit: UpdateRequest) -> Memory:
         """Change a memory; it counts as said again now.
@@ -272,7 +271,7 @@ class MemoryService:
             memory = await self.get(scope, memory_id)
             return await self._write(scope, await self._edited(memory, dict(changes), edit), hold)
 
-        return await locked_change(self._backends.locks, scope, update)
+        return await self._backends.locked_change(scope, update)
 
     async def forget(self, scope: Scope, memory_id: str) -> None:
         """Delete one memory with all its traces: history, linked memories, turns, usage, state.
