@@ -21,15 +21,16 @@ from dataclasses import dataclass, replace
 
 from semrouter_memory.databases import micros
 from semrouter_memory.model import Appended, AppendOutcome, Turn, TurnState
-from semrouter_memory.turn_log.bounds import (
+from semrouter_memory.turn_log.client_values import (
     BoundedTurn,
+    Digests,
     bounded_transcripts,
     dump_items,
     load_items,
+    new_session_id,
     storable_texts,
     storable_tools,
 )
-from semrouter_memory.turn_log.digests import Digests, new_session_id
 from semrouter_memory.turn_log.rows import Content, SessionRow, TurnRow
 from semrouter_memory.turn_log.storage import Changes, View
 from semrouter_memory.turn_log.tombstones import silenced

@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 from semrouter_memory.databases import micros, moment
 from semrouter_memory.model import Claim, PendingSession, Scope, TurnState
-from semrouter_memory.turn_log.bounds import storable
+from semrouter_memory.turn_log.client_values import storable
 from semrouter_memory.turn_log.rows import SessionRow, TurnRow
 from semrouter_memory.turn_log.storage import Changes, LogRows, View, waiting_turns, with_contents
 

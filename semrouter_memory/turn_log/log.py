@@ -42,7 +42,7 @@ from semrouter_memory.model import (
 from semrouter_memory.ports import Clock
 from semrouter_memory.turn_log import claims, removal
 from semrouter_memory.turn_log.appending import decide_append
-from semrouter_memory.turn_log.bounds import MAX_SESSION_ID_CHARS, BoundedTurn, bounded, bounded_name, storable
+from semrouter_memory.turn_log.client_values import MAX_SESSION_ID_CHARS, BoundedTurn, bounded, bounded_name, storable
 from semrouter_memory.turn_log.rows import TurnRow
 from semrouter_memory.turn_log.sqlite_rows import TURN_LOG_FILE
 from semrouter_memory.turn_log.storage import Changes, LogRows, Storage, View, with_contents

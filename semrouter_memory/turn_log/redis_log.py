@@ -31,7 +31,7 @@ from semrouter_memory.model import Appended, AppendOutcome, PendingSession, Scop
 from semrouter_memory.ports import Clock
 from semrouter_memory.resilience import Backoff
 from semrouter_memory.state.local import InProcessOwnerLocks
-from semrouter_memory.turn_log.digests import Digests
+from semrouter_memory.turn_log.client_values import Digests
 from semrouter_memory.turn_log.forwarder import Forwarder
 from semrouter_memory.turn_log.log import StoredTurnLog
 from semrouter_memory.turn_log.redis_rows import Keys, RedisRows

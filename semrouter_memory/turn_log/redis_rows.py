@@ -46,7 +46,7 @@ from cachetools import LRUCache
 from semrouter_memory.databases.redis_connection import Argument, Command, RedisConnection, pairs
 from semrouter_memory.errors import UnavailableError
 from semrouter_memory.model import Scope, TurnState
-from semrouter_memory.turn_log.digests import Digests
+from semrouter_memory.turn_log.client_values import Digests
 from semrouter_memory.turn_log.rows import (
     ERASED,
     Content,

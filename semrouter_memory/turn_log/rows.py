@@ -1,6 +1,6 @@
 """Rows of turns, sessions and contents, as every storage keeps them. Pure.
 
-Times are microseconds since 1970. Texts arrive bounded and storable (see `bounds.py`).
+Times are microseconds since 1970. Texts arrive bounded and storable (see `client_values.py`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ import orjson
 
 from semrouter_memory.databases import moment, pack, unpack
 from semrouter_memory.model import LoggedTurn, OwnerKind, PendingSession, Scope, ToolUse, TurnState, joined
-from semrouter_memory.turn_log.bounds import load_items
+from semrouter_memory.turn_log.client_values import load_items
 
 _OPEN = frozenset({TurnState.WAITING, TurnState.DEAD})
 

@@ -22,7 +22,7 @@ from pydantic import TypeAdapter, ValidationError
 from semrouter_memory.databases import micros, pack, unpack
 from semrouter_memory.databases.sqlite import Database
 from semrouter_memory.model import Reach, Scope, Tombstone
-from semrouter_memory.turn_log.bounds import BoundedTurn
+from semrouter_memory.turn_log.client_values import BoundedTurn
 
 _SHARED_KEY = "shared_key"
 _REDACT = "UPDATE spool SET payload = NULL, owner = x'', project_id = x''"

@@ -10,7 +10,7 @@ from semrouter_memory.databases import micros
 from semrouter_memory.databases.sqlite import BATCH_COMMITS, BATCH_LOG_PAGES
 from semrouter_memory.model import Appended, PendingSession, Scope, Turn
 from semrouter_memory.ports import Clock
-from semrouter_memory.turn_log.digests import Digests
+from semrouter_memory.turn_log.client_values import Digests
 from semrouter_memory.turn_log.log import StoredTurnLog
 from semrouter_memory.turn_log.sqlite_rows import SqliteRows
 from semrouter_memory.turn_log.storage import Decision, LogRows, completed

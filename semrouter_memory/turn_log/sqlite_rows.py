@@ -22,7 +22,7 @@ from cachetools import LRUCache
 from semrouter_memory.databases.sqlite import FileKind, create_tables
 from semrouter_memory.errors import TurnLogError
 from semrouter_memory.model import TurnState
-from semrouter_memory.turn_log.digests import Digests
+from semrouter_memory.turn_log.client_values import Digests
 from semrouter_memory.turn_log.rows import (
     ERASED,
     Content,
@@ -85,7 +85,7 @@ _SCHEMA = (
         DELETE FROM contents_0 WHERE turn = OLD.sequence;
         DELETE FROM contents_1 WHERE turn = OLD.sequence;
     END""",
-    # By what a turn is found again (see digests.py).
+    # By what a turn is found again (see client_values.py).
     # learned: the sequence number of the append that brought it; of several turns the one learned last counts.
     """CREATE TABLE lookup_keys (
         digest BLOB NOT NULL,

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias, TypeVar
 
 from semrouter_memory.model import LoggedTurn, Scope, TurnState
-from semrouter_memory.turn_log.bounds import MAX_SESSION_ID_CHARS, storable
-from semrouter_memory.turn_log.digests import Digests
+from semrouter_memory.turn_log.client_values import MAX_SESSION_ID_CHARS, Digests, storable
 from semrouter_memory.turn_log.rows import Content, SessionRow, TurnRow, logged
 from semrouter_memory.turn_log.tombstones import OwnerTombstones, TombstoneChange
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from semrouter_memory.databases import micros
 from semrouter_memory.model import Appended, AppendOutcome, Scope, SessionHints, Turn, TurnState
 from semrouter_memory.turn_log.appending import decide_append
-from semrouter_memory.turn_log.bounds import BoundedTurn, bounded, bounded_name
-from semrouter_memory.turn_log.digests import Digests
+from semrouter_memory.turn_log.client_values import BoundedTurn, Digests, bounded, bounded_name
 from semrouter_memory.turn_log.rows import Content, SessionRow, TurnRow
 from semrouter_memory.turn_log.spool import dump, load
 from semrouter_memory.turn_log.storage import Changes, LogRows, View, completed
