@@ -1,16 +1,19 @@
-"""Sends memories in parts that one request may bring, and adds up what became of the lines; `memory reembed`."""
+"""`semrouter-memory memory import` and `reembed`: memories in parts that one request may bring, and what became of them."""
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from pathlib import Path
 from typing import Annotated
 
+import rich.progress
 import typer
 from rich.progress import track
 
-from semrouter_memory.cli.connection import operator_command
-from semrouter_memory.cli.output import AsJson, err, report
+from semrouter_memory.cli.connection import COLLECTIONS, MEMORY, ApiClient, operator_command, user_command
+from semrouter_memory.cli.output import AsJson, err, report, shown
 from semrouter_memory.errors import InvalidRequestError
-from semrouter_memory.manage.client import COLLECTIONS, ApiClient
 from semrouter_memory.model import Json
 
 PART_LINES = 200
@@ -46,8 +49,43 @@ def _parts(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
 
 
 def register(group: typer.Typer) -> None:
-    """Add `reembed` to a group."""
+    """Add both commands to a group."""
+    user_command(group, "import")(_import)
     operator_command(group, "reembed")(_reembed)
+
+
+def _import(
+    client: ApiClient,
+    *,
+    file: Annotated[Path, typer.Argument(help="Lines as `export` writes them; - reads stdin.", allow_dash=True)],
+    from_user: Annotated[
+        str | None, typer.Option(help="Take over lines of this other user, too; all others' are refused.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Store exported memories; exit status 1 when a line was refused.
+
+    Memories that are there already are skipped, so a file may be imported again.
+    One that was deleted comes back.
+    """
+    with _opened(file) as lines:
+        result = import_lines(lines, partial(client.import_lines, prefix=MEMORY, query={"from_user": from_user}))
+    summary = f"{result['imported']} imported, {result['skipped']} skipped, {result['refused']} refused"
+    report(result, [summary], as_json=as_json)
+    for error in result["errors"] if not as_json else ():
+        where = f" ({error['param']})" if error["param"] else ""
+        err.print(f"line {error['line']}{where}: {shown(error['message'])}")
+    if result["refused"]:
+        raise typer.Exit(1)
+
+
+def _opened(file: Path) -> AbstractContextManager[Iterable[bytes]]:
+    if str(file) == "-":
+        return nullcontext(sys.stdin.buffer)
+    try:
+        return rich.progress.open(file, "rb", description="importing", console=err, transient=True)
+    except OSError as error:
+        raise InvalidRequestError(f"cannot read {file}: {error.strerror}") from None
 
 
 def _reembed(
@@ -84,8 +122,8 @@ def _reembed(
     total = int(client.ask("GET", COLLECTIONS, source, holding="memories")["memories"])
     with client.stream("GET", COLLECTIONS, source, "export") as response:
         lines = (f"{line}\n".encode() for line in response.iter_lines())
-        shown = track(lines, f"copying {source}", total, console=err, transient=True)
-        copied = import_lines(shown, partial(client.import_lines, prefix=COLLECTIONS))
+        read = track(lines, f"copying {source}", total, console=err, transient=True)
+        copied = import_lines(read, partial(client.import_lines, prefix=COLLECTIONS))
     dropped = drop_source and not copied["refused"]
     if dropped:
         client.ask("DELETE", COLLECTIONS, source, holding="deleted")

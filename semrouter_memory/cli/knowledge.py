@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import track
 
-from semrouter_memory.cli.connection import operator_command
+from semrouter_memory.cli.connection import KNOWLEDGE, ApiClient, operator_command
 from semrouter_memory.cli.output import AsJson, err, print_lines, print_objects, report, shown
 from semrouter_memory.errors import InvalidRequestError, NotFoundError
-from semrouter_memory.manage.client import KNOWLEDGE, ApiClient
 from semrouter_memory.model import Json
 
 if TYPE_CHECKING:

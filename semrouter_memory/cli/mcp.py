@@ -13,9 +13,8 @@ from typing import Any, BinaryIO
 
 import typer
 
-from semrouter_memory.cli.connection import user_command
+from semrouter_memory.cli.connection import ApiClient, user_command
 from semrouter_memory.errors import MemoryServiceError
-from semrouter_memory.manage.client import ApiClient
 
 app = typer.Typer()
 _AT_ONCE = 8

@@ -3,33 +3,25 @@
 It speaks the API instead of opening the store, because a Milvus Lite file belongs to one process.
 """
 
-import sys
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
-import rich.progress
 import typer
 
 from semrouter_memory.cli import importing
-from semrouter_memory.cli import memory_options as options
-from semrouter_memory.cli.connection import user_command
+from semrouter_memory.cli.connection import MEMORY, ApiClient, given, user_command
 from semrouter_memory.cli.output import (
-    AsJson,
-    err,
     out,
     print_lines,
     print_objects,
     print_page,
     print_table,
-    report,
     shown,
 )
 from semrouter_memory.errors import InvalidRequestError
-from semrouter_memory.manage.client import MEMORY, ApiClient, given
 from semrouter_memory.model import Json, MemoryType
 
 app = typer.Typer()
@@ -47,6 +39,74 @@ _COLUMNS = {
 }
 """The member of the API's answer in each column."""
 _OPTIONAL = frozenset({"score", "until"})
+
+
+# -- options and arguments that several commands take ---------------------------------------------------------------------
+
+MemoryId = Annotated[str, typer.Argument(help="The memory's id.")]
+Types = Annotated[list[MemoryType] | None, typer.Option("--type", help="Only this type; may be repeated.")]
+Project = Annotated[str | None, typer.Option("--project", help='Its project; "" is the user\'s own space.')]
+Since = Annotated[
+    str | None, typer.Option(help="Only what was said from then on: 2027-01-01, or a time with its offset.")
+]
+Until = Annotated[str | None, typer.Option(help="Only what was said before that time; of a date, up to its end.")]
+Filter = Annotated[
+    str | None,
+    typer.Option(
+        "--filter", help="Only memories with all of this: category=work,metadata.team=core,min_importance=0.5."
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectionOptions:
+    """Which memories are meant, by the names of the API."""
+
+    types: Types = None
+    project_id: Project = None
+    since: Since = None
+    until: Until = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryFields:
+    """What a caller says of a memory, by the names of the API."""
+
+    goal: Annotated[str | None, typer.Option(help="What was to be done; of an episode.")] = None
+    steps: Annotated[list[str] | None, typer.Option("--step", help="A step of an episode; may be repeated.")] = None
+    outcome: Annotated[str | None, typer.Option(help="How an episode ended.")] = None
+    lessons: Annotated[list[str] | None, typer.Option("--lesson", help="What to do next time; may be repeated.")] = None
+    type: Annotated[MemoryType | None, typer.Option("--type", help="Its type.")] = None
+    project_id: Project = None
+    importance: Annotated[float | None, typer.Option(min=0, max=1, help="0 (trivia) to 1 (vital).")] = None
+    category: Annotated[str | None, typer.Option(help='A category of your own; "": none.')] = None
+    metadata: Annotated[str | None, typer.Option(help="A JSON object to store with the statement.")] = None
+    expires_at: Annotated[str | None, typer.Option(help="From when on it is not recalled: 2027-01-01T00:00:00Z.")] = (
+        None
+    )
+
+    def given(self) -> dict[str, Json]:
+        """Those that were given. Raises: InvalidRequestError: the metadata is no JSON object."""
+        metadata = None if self.metadata is None else _object(self.metadata)
+        return given({**asdict(self), "metadata": metadata})
+
+    @property
+    def is_episode(self) -> bool:
+        """Whether a part of an episode was given."""
+        return bool(self.steps or self.lessons) or self.goal is not None or self.outcome is not None
+
+
+def _object(text: str) -> dict[str, Json]:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise InvalidRequestError("--metadata must be a JSON object")
+    return value
+
+
+# -- how answers are printed ----------------------------------------------------------------------------------------------
 
 
 def _print_memories(memories: Sequence[dict[str, Json]]) -> None:
@@ -85,17 +145,20 @@ def _done(receipt: dict[str, Json]) -> list[str]:
     return [*given, "order", receipt["steering"], *receipt["forgotten"]] if receipt["steering"] else given
 
 
+# -- the commands ---------------------------------------------------------------------------------------------------------
+
+
 @_command("list", partial(print_page, _print_memories, "cursor"))
 def _list(
     client: ApiClient,
     *,
     limit: Annotated[int, typer.Option(min=1, max=200)] = 50,
     cursor: Annotated[str, typer.Option(help="Where the page before ended.")] = "",
-    selection: options.SelectionOptions,
+    selection: SelectionOptions,
     pinned: Annotated[bool, typer.Option("--pinned", help="Only pinned memories.")] = False,
     goal: Annotated[str | None, typer.Option(help="Only episodes with this text in their goal.")] = None,
     outcome: Annotated[str | None, typer.Option(help="Only episodes with this text in their outcome.")] = None,
-    memory_filter: options.Filter = None,
+    memory_filter: Filter = None,
 ) -> Json:
     """List active memories, newest first."""
     selected = asdict(selection)
@@ -105,13 +168,13 @@ def _list(
 
 
 @_command("get")
-def _get(client: ApiClient, memory_id: options.MemoryId) -> Json:
+def _get(client: ApiClient, memory_id: MemoryId) -> Json:
     """Show one memory with everything known about it."""
     return client.ask("GET", MEMORY, memory_id, holding="id")
 
 
 @_command("history", _print_memories)
-def _history(client: ApiClient, memory_id: options.MemoryId) -> Json:
+def _history(client: ApiClient, memory_id: MemoryId) -> Json:
     """Show what was said before and after a memory: all that replaced one another, oldest first."""
     return client.ask("GET", MEMORY, memory_id, "history", holding="data")["data"]
 
@@ -131,7 +194,7 @@ def _entities(
 def _end_session(
     client: ApiClient,
     session_id: Annotated[str, typer.Argument(help="What the client calls it (x-session-id), or our own id.")],
-    project: options.Project = None,
+    project: Project = None,
 ) -> None:
     """Say that a session is at its end: what waits is learned from now, and it is summed up."""
     path, query = ("sessions", session_id, "end"), {"project_id": project}
@@ -145,9 +208,9 @@ def _search(
     *,
     query: Annotated[str, typer.Argument(help="What to look for.")],
     limit: Annotated[int, typer.Option(min=1, max=100)] = 10,
-    selection: options.SelectionOptions,
+    selection: SelectionOptions,
     threshold: Annotated[float | None, typer.Option(min=-1, max=1, help="Least relevance.")] = None,
-    memory_filter: options.Filter = None,
+    memory_filter: Filter = None,
 ) -> Json:
     """Find the memories nearest to a query."""
     asked = {"query": query, "limit": limit, "threshold": threshold, "filter": memory_filter, **asdict(selection)}
@@ -162,10 +225,10 @@ def _explain(
     limit: Annotated[
         int | None, typer.Option(min=1, max=100, help="As in the request; default: as configured.")
     ] = None,
-    types: options.Types = None,
-    project: options.Project = None,
+    types: Types = None,
+    project: Project = None,
     threshold: Annotated[float | None, typer.Option(min=-1, max=1, help="The same.")] = None,
-    memory_filter: options.Filter = None,
+    memory_filter: Filter = None,
 ) -> Json:
     """Show what recall would do with a question: each candidate, and why it was chosen or not."""
     wanted = {"types": types, "project_id": project, "filter": memory_filter}
@@ -179,7 +242,7 @@ def _reflect(
     *,
     question: Annotated[str, typer.Argument(help="A question about what is remembered.")],
     limit: Annotated[int | None, typer.Option(min=1, max=50, help="Sources at most.")] = None,
-    project: options.Project = None,
+    project: Project = None,
 ) -> Json:
     """Answer a question from memories, with citations."""
     asked = {"question": question, "limit": limit, "project_id": project}
@@ -199,7 +262,7 @@ def _add(
     content: Annotated[
         str | None, typer.Argument(help='For example "User is allergic to peanuts"; an episode\'s parts can make it.')
     ] = None,
-    fields: options.MemoryFields,
+    fields: MemoryFields,
 ) -> Json:
     """Store a memory."""
     kind = {"type": MemoryType.EPISODIC} if fields.is_episode else {}
@@ -210,9 +273,9 @@ def _add(
 def _update(
     client: ApiClient,
     *,
-    memory_id: options.MemoryId,
+    memory_id: MemoryId,
     content: Annotated[str | None, typer.Option(help="Its new text.")] = None,
-    fields: options.MemoryFields,
+    fields: MemoryFields,
     never_expires: Annotated[bool, typer.Option("--never-expires", help="Remove its time of expiry.")] = False,
 ) -> Json:
     """Change a memory; what is not given stays as it is."""
@@ -223,21 +286,21 @@ def _update(
 
 
 @_command("pin")
-def _pin(client: ApiClient, memory_id: options.MemoryId) -> None:
+def _pin(client: ApiClient, memory_id: MemoryId) -> None:
     """Have one memory in every request that recall searches for, whatever it asks; it expires no more."""
     _updated(client, memory_id, {"pinned": True})
     out.print(f"pinned {shown(memory_id)}")
 
 
 @_command("unpin")
-def _unpin(client: ApiClient, memory_id: options.MemoryId) -> None:
+def _unpin(client: ApiClient, memory_id: MemoryId) -> None:
     """Have one memory in a request only when it is relevant, again."""
     _updated(client, memory_id, {"pinned": False})
     out.print(f"unpinned {shown(memory_id)}")
 
 
 @_command("forget")
-def _forget(client: ApiClient, memory_id: options.MemoryId) -> None:
+def _forget(client: ApiClient, memory_id: MemoryId) -> None:
     """Delete one memory."""
     client.ask("DELETE", MEMORY, memory_id, holding="deleted")
     out.print(f"forgot {shown(memory_id)}")
@@ -266,42 +329,14 @@ def _export(
     client: ApiClient,
     *,
     history: Annotated[bool, typer.Option(help="Superseded memories too.")] = True,
-    since: options.Since = None,
-    until: options.Until = None,
+    since: Since = None,
+    until: Until = None,
 ) -> None:
     """Write every memory, or those of a period, to stdout, one JSON object a line; `import` reads it."""
     query = {"history": history, "since": since, "until": until}
     with client.stream("GET", MEMORY, "export", query=query) as response:
         for line in response.iter_lines():
             typer.echo(line)
-
-
-@_command("import")
-def _import(
-    client: ApiClient,
-    *,
-    file: Annotated[Path, typer.Argument(help="Lines as `export` writes them; - reads stdin.", allow_dash=True)],
-    from_user: Annotated[
-        str | None, typer.Option(help="Take over lines of this other user, too; all others' are refused.")
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Store exported memories; exit status 1 when a line was refused.
-
-    Memories that are there already are skipped, so a file may be imported again.
-    One that was deleted comes back.
-    """
-    with _lines(file) as lines:
-        result = importing.import_lines(
-            lines, partial(client.import_lines, prefix=MEMORY, query={"from_user": from_user})
-        )
-    summary = f"{result['imported']} imported, {result['skipped']} skipped, {result['refused']} refused"
-    report(result, [summary], as_json=as_json)
-    for error in result["errors"] if not as_json else ():
-        where = f" ({error['param']})" if error["param"] else ""
-        err.print(f"line {error['line']}{where}: {shown(error['message'])}")
-    if result["refused"]:
-        raise typer.Exit(1)
 
 
 importing.register(memory_app)
@@ -324,18 +359,6 @@ def _resume(client: ApiClient) -> None:
 def _settings(client: ApiClient) -> Json:
     """Show the user's switches: whether remembering is paused, and since when."""
     return client.ask("GET", MEMORY, "settings", holding="paused")
-
-
-# -- input and output --------------------------------------------------------------------------------------------------
-
-
-def _lines(file: Path) -> AbstractContextManager[Iterable[bytes]]:
-    if str(file) == "-":
-        return nullcontext(sys.stdin.buffer)
-    try:
-        return rich.progress.open(file, "rb", description="importing", console=err, transient=True)
-    except OSError as error:
-        raise InvalidRequestError(f"cannot read {file}: {error.strerror}") from None
 
 
 def _updated(client: ApiClient, memory_id: str, changes: dict[str, Json]) -> dict[str, Json]:

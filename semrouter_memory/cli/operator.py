@@ -7,10 +7,9 @@ from typing import Annotated
 
 import typer
 
-from semrouter_memory.cli.connection import operator_command
+from semrouter_memory.cli.connection import TURNS, ApiClient, operator_command
 from semrouter_memory.cli.output import AsJson, err, out, print_lines, print_objects, print_page, report
 from semrouter_memory.errors import InvalidRequestError
-from semrouter_memory.manage.client import TURNS, ApiClient
 from semrouter_memory.model import Json, TurnState
 
 app = typer.Typer()

@@ -19,9 +19,9 @@ import pytest_asyncio
 from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as AsgiScope
 
+from semrouter_memory.cli.connection import MEMORY, TURNS, ApiClient, ApiEndpoint
 from semrouter_memory.config import ManagementConfig, TelemetryConfig
 from semrouter_memory.errors import NotFoundError, Service, StoreUnavailableError, UnavailableError
-from semrouter_memory.manage.client import MEMORY, TURNS, ApiClient, ApiEndpoint
 from semrouter_memory.manage.http import Readiness, create_user_api
 from semrouter_memory.manage.http_server import serve_http
 from semrouter_memory.manage.service import MemoryService

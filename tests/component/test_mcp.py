@@ -20,8 +20,8 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp.types import CallToolResult, TextContent
 
+from semrouter_memory.cli.connection import ApiClient, ApiEndpoint
 from semrouter_memory.cli.mcp import Bridge
-from semrouter_memory.manage.client import ApiClient, ApiEndpoint
 from semrouter_memory.manage.tools import TOOLS
 from tests.management_ports import TOKEN, Ports, open_ports
 

@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from semrouter_memory.cli.connection import TOKEN_FILE_VARIABLE, URL_VARIABLE, UserConnection
+from semrouter_memory.cli.connection import TOKEN_FILE_VARIABLE, URL_VARIABLE, ApiEndpoint, UserConnection
 from semrouter_memory.config import Config
-from semrouter_memory.manage.client import ApiEndpoint
 from semrouter_memory.stack.envoy import SHIPPED
 
 
