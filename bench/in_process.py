@@ -18,8 +18,8 @@ import numpy as np
 from bench.context import Bench
 from bench.figures import FirstRecall, Learning, ProcessFigures, Times
 from bench.workload import memory_of, messages, questions, statements
-from semrouter_memory.app import pipelines
 from semrouter_memory.app.adapters import Adapters, ExternalModels, connect, owner_indexes_of
+from semrouter_memory.app.pipelines import Pipelines
 from semrouter_memory.app.sidecar import SWITCH_SECONDS
 from semrouter_memory.config import EmbeddingConfig, MemoryConfig, MilvusConfig
 from semrouter_memory.errors import MemoryServiceError
@@ -85,7 +85,7 @@ class InProcess:
         self._sizes = sizes
         self._on_exit = on_exit
         self._models = ExternalModels((), config.retain, adapters.observer, on_exit)
-        self.recaller = pipelines.request_phase(config, adapters, self._models)
+        self.recaller = Pipelines(config, adapters, self._models).request_phase()
         self._asked = 0
         self._failed = 0
 
@@ -150,7 +150,7 @@ class InProcess:
         recalls, fills = [], []
         for question in questions(_TIMES_COLD, seed=size):
             adapters = self._elsewhere()
-            recaller = pipelines.request_phase(self.config, adapters, self._models)
+            recaller = Pipelines(self.config, adapters, self._models).request_phase()
             await recaller.prepare()
             started = time.perf_counter()
             recalls.append(await self._recall_ms(recaller, size, question))

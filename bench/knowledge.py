@@ -16,7 +16,7 @@ from bench.figures import KnowledgeFigures, Ratio, Times
 from bench.in_process import InProcess, in_process, repeated
 from bench.seeding import batched
 from bench.workload import questions, statements
-from semrouter_memory.app import pipelines
+from semrouter_memory.app.pipelines import knowledge_service
 from semrouter_memory.config import MilvusConfig
 from semrouter_memory.knowledge.documents import Document, passage_rows
 from semrouter_memory.knowledge.service import Upload
@@ -68,7 +68,7 @@ async def knowledge(bench: Bench) -> KnowledgeFigures:
 
 async def _added(users: InProcess, number: int, done: Callable[[int], object]) -> float:
     """What embedding the passages of some documents takes alone, to what adding them takes, two at once as the command does."""
-    service = pipelines.knowledge_service(users.config.knowledge, users.adapters)
+    service = knowledge_service(users.config.knowledge, users.adapters)
     free = asyncio.Semaphore(_AT_ONCE)
 
     async def add(name: int) -> str:

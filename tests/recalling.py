@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 from itertools import count
 from typing import Any, cast
 
-from semrouter_memory.app import pipelines
 from semrouter_memory.app.adapters import Adapters, ExternalModels, Store
 from semrouter_memory.app.management import new_memory_id
+from semrouter_memory.app.pipelines import Pipelines
 from semrouter_memory.config import Config, MemoryConfig, OwnerIndexConfig
 from semrouter_memory.evaluation.running import FailureRecorder, clock_of, models_of, played_adapters
 from semrouter_memory.exchange.turns import ExchangeSettings
@@ -46,11 +46,15 @@ class Recalling:
     config: MemoryConfig
     models: ExternalModels
 
+    @property
+    def pipelines(self) -> Pipelines:
+        return Pipelines(self.config, self.adapters, self.models)
+
     def __post_init__(self) -> None:
         self.clock = clock_of(self.adapters)
         self.clock.time = NOW
         self._ids = count()
-        self.recaller = pipelines.request_phase(self.config, self.adapters, self.models)
+        self.recaller = self.pipelines.request_phase()
         self._turns = count()
 
     async def remember(self, *contents: str, scope: Scope = ALICE, **more: Any) -> None:
@@ -77,7 +81,7 @@ class Recalling:
 
     async def say(self, content: str, *, scope: Scope = ALICE) -> None:
         """Have the reconciling writer write it, as it does what was extracted from a turn."""
-        writer = pipelines.reconciling_writer(self.config.ageing, self.adapters, self.models)
+        writer = self.pipelines.reconciling_writer()
         number = next(self._turns)
         self.clock.time += timedelta(minutes=1)
         at = self.clock.time

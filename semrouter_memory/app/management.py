@@ -6,13 +6,10 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from datetime import timedelta
 
-from semrouter_memory.app.adapters import Adapters
-from semrouter_memory.app.pipelines import knowledge_service
+from semrouter_memory.app.pipelines import Pipelines, knowledge_service
 from semrouter_memory.config import Config, secret
-from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import ConfigurationError, InputFileError
 from semrouter_memory.knowledge.service import KnowledgeService
-from semrouter_memory.maintenance.schedule import MaintenanceScheduler
 from semrouter_memory.manage.access import Access
 from semrouter_memory.manage.backup import Backup
 from semrouter_memory.manage.explaining import Explainer
@@ -21,34 +18,28 @@ from semrouter_memory.manage.http_server import serve_http
 from semrouter_memory.manage.operator_routes import OperatorContext
 from semrouter_memory.manage.reflecting import Reflector
 from semrouter_memory.manage.service import MemoryService
-from semrouter_memory.ports import ChatModel
-from semrouter_memory.recall.vector_search import VectorSearch
 from semrouter_memory.replay.recordings import Recordings
 from semrouter_memory.retain.redact import redact, without_secrets
 
 
 async def serve_management(
     config: Config,
-    adapters: Adapters,
+    pipelines: Pipelines,
     *,
-    maintenance: MaintenanceScheduler,
-    deletion: DeletionService,
+    explainer: Explainer,
     shared_secret: str | None,
     readiness: Callable[[], Readiness],
     metrics: Callable[[], tuple[bytes, str]],
     recordings: Recordings,
-    searcher: VectorSearch,
-    explainer: Explainer,
-    chat_model: ChatModel | None,
     on_exit: AsyncExitStack,
 ) -> None:
     """Open both ports. Raises: ConfigurationError: a port or the operator's token that cannot be had."""
-    management, knowledge = config.management, knowledge_service(config.memory.knowledge, adapters)
+    management, knowledge = config.management, knowledge_service(config.memory.knowledge, pipelines.adapters)
     access = Access(
-        service=_service(config, adapters, maintenance, deletion, searcher=searcher, explainer=explainer),
+        service=_service(config, pipelines, explainer),
         identity=config.memory.identity,
         knowledge=knowledge,
-        reflector=_reflector(config, adapters, searcher, knowledge, chat_model),
+        reflector=_reflector(config, pipelines, knowledge),
     )
     secret_header = config.server.secret_header
     users = create_user_api(access, config=management, shared_secret=shared_secret, secret_header=secret_header)
@@ -61,31 +52,26 @@ async def serve_management(
         token=secret(management.operator_token, management.operator_token_file),
         readiness=readiness,
         metrics=metrics,
-        context=_operator_context(adapters, deletion, recordings),
+        context=_operator_context(pipelines, recordings),
     )
     on_exit.push_async_callback((await serve_http(operator, management.operator_listen)).stop)
 
 
-def _reflector(
-    config: Config,
-    adapters: Adapters,
-    searcher: VectorSearch,
-    knowledge: KnowledgeService,
-    chat_model: ChatModel | None,
-) -> Reflector:
+def _reflector(config: Config, pipelines: Pipelines, knowledge: KnowledgeService) -> Reflector:
     memory = config.memory
     return Reflector(
-        adapters,
-        searcher=searcher,
+        pipelines.adapters,
+        searcher=pipelines.search,
         knowledge=knowledge if memory.knowledge.limit else None,
-        model=chat_model,
+        model=pipelines.models.reflecting,
         config=memory.reflection,
         threshold=memory.default_similarity_threshold,
         max_chars=config.management.max_content_chars,
     )
 
 
-def _operator_context(adapters: Adapters, deletion: DeletionService, recordings: Recordings) -> OperatorContext:
+def _operator_context(pipelines: Pipelines, recordings: Recordings) -> OperatorContext:
+    adapters, deletion = pipelines.adapters, pipelines.deletion
     assert adapters.collections is not None
     return OperatorContext(
         turn_log=adapters.turn_log,
@@ -101,24 +87,16 @@ def new_memory_id() -> str:
     return f"mem_{time.time_ns() // 1_000_000:012x}{secrets.token_hex(8)}"
 
 
-def _service(
-    config: Config,
-    adapters: Adapters,
-    maintenance: MaintenanceScheduler,
-    deletion: DeletionService,
-    *,
-    searcher: VectorSearch,
-    explainer: Explainer,
-) -> MemoryService:
+def _service(config: Config, pipelines: Pipelines, explainer: Explainer) -> MemoryService:
     return MemoryService(
-        adapters,
+        pipelines.adapters,
         new_id=new_memory_id,
         redact=redact,
         config=config.management,
-        deletion=deletion,
-        written=maintenance.changed,
+        deletion=pipelines.deletion,
+        written=pipelines.maintenance.changed,
         ttl_days=config.memory.ageing.ttl_days,
-        searcher=searcher,
+        searcher=pipelines.search,
         session_lifetime=timedelta(hours=config.memory.retain.session_memory_hours),
         explainer=explainer,
     )

@@ -1,14 +1,16 @@
-"""The pipelines, made of adapters and their sections of the configuration."""
+"""The pipelines of an installation, made of its adapters, its models and their sections of the configuration."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
+from functools import cached_property
 from typing import get_args
 
 from semrouter_memory.app.adapters import Adapters, ExternalModels
 from semrouter_memory.backends import Backends
 from semrouter_memory.compress.builder import StateBuilder
 from semrouter_memory.compress.pipeline import Compressor
-from semrouter_memory.config import AgeingConfig, CompressionConfig, KnowledgeConfig, MemoryConfig, RecallConfig
+from semrouter_memory.config import KnowledgeConfig, MemoryConfig, RecallConfig
 from semrouter_memory.deletion.in_words import InWords
 from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.knowledge.service import KnowledgeService
@@ -35,10 +37,6 @@ from semrouter_memory.retain.redact import without_secrets
 from semrouter_memory.transport.request_phase import RequestPhase
 
 
-def deletion_service(adapters: Adapters) -> DeletionService:
-    return DeletionService(adapters, documents=adapters.documents)
-
-
 def knowledge_service(config: KnowledgeConfig, adapters: Adapters) -> KnowledgeService:
     assert adapters.documents is not None
     # Without the owners' indexes: these are of memories.
@@ -56,204 +54,174 @@ def knowledge_service(config: KnowledgeConfig, adapters: Adapters) -> KnowledgeS
     return KnowledgeService(documents, deletion=DeletionService(documents), config=config)
 
 
-def maintenance(
-    memory: MemoryConfig,
-    adapters: Adapters,
-    deletion: DeletionService,
-    models: ExternalModels,
-    journal: RecallJournal,
-) -> MaintenanceScheduler:
-    config = memory.ageing
-    return MaintenanceScheduler(
-        adapters,
-        sweeper=Sweeper(adapters, collection=adapters.store, deletion=deletion, config=config),
-        consolidator=_consolidator(config, adapters, models) if config.consolidate == "on" else None,
-        journal=journal,
-        deletion=deletion,
-        config=config,
-        insights=_insight_writer(memory, adapters, models.reflecting),
-    )
+@dataclass(frozen=True)
+class Pipelines:
+    """Those of one installation. What several of them share is made once, when the first needs it."""
 
+    memory: MemoryConfig
+    adapters: Adapters
+    models: ExternalModels
 
-def _insight_writer(config: MemoryConfig, adapters: Adapters, model: ChatModel | None) -> InsightWriter | None:
-    if model is None or config.maintenance.reflect == "off":
-        return None
-    return InsightWriter(
-        adapters,
-        chat_model=model,
-        config=config.maintenance,
-        token_budget=config.reflection.token_budget,
-    )
+    # -- writing, in the background ------------------------------------------------------------------------------------
 
+    @cached_property
+    def deletion(self) -> DeletionService:
+        return DeletionService(self.adapters, documents=self.adapters.documents)
 
-def _consolidator(config: AgeingConfig, adapters: Adapters, models: ExternalModels) -> Consolidator:
-    return Consolidator(adapters, chat_model=models.of_role("memory_extraction"), config=config)
+    @cached_property
+    def journal(self) -> RecallJournal:
+        return RecallJournal(
+            state=self.adapters.state,
+            turn_log=self.adapters.turn_log,
+            clock=self.adapters.clock,
+            receipt_ttl=timedelta(days=self.memory.recall.receipt_days),
+        )
 
+    @cached_property
+    def maintenance(self) -> MaintenanceScheduler:
+        config, extraction = self.memory.ageing, self.models.of_role("memory_extraction")
+        merges = config.consolidate == "on"
+        return MaintenanceScheduler(
+            self.adapters,
+            sweeper=Sweeper(self.adapters, collection=self.adapters.store, deletion=self.deletion, config=config),
+            consolidator=Consolidator(self.adapters, chat_model=extraction, config=config) if merges else None,
+            journal=self.journal,
+            deletion=self.deletion,
+            config=config,
+            insights=self._insights(),
+        )
 
-def reconciling_writer(
-    config: AgeingConfig,
-    adapters: Adapters,
-    models: ExternalModels,
-    *,
-    written: Callable[[Scope], object] | None = None,
-) -> ReconcilingWriter:
-    adjudicator = models.of_role("memory_reconcile")
-    return ReconcilingWriter(
-        adapters,
-        ttl_days=config.ttl_days,
-        adjudicator=LlmAdjudicator(adjudicator) if adjudicator else None,
-        written=written,
-    )
+    def _insights(self) -> InsightWriter | None:
+        config, model = self.memory.maintenance, self.models.reflecting
+        if model is None or config.reflect == "off":
+            return None
+        budget = self.memory.reflection.token_budget
+        return InsightWriter(self.adapters, chat_model=model, config=config, token_budget=budget)
 
+    def reconciling_writer(self, *, written: Callable[[Scope], object] | None = None) -> ReconcilingWriter:
+        adjudicator = self.models.of_role("memory_reconcile")
+        return ReconcilingWriter(
+            self.adapters,
+            ttl_days=self.memory.ageing.ttl_days,
+            adjudicator=LlmAdjudicator(adjudicator) if adjudicator else None,
+            written=written,
+        )
 
-def retainer(
-    config: MemoryConfig,
-    adapters: Adapters,
-    models: ExternalModels,
-    *,
-    wake: Callable[[SessionKey], object],
-    written: Callable[[Scope], object] | None = None,
-) -> Retainer:
-    extraction = models.of_role("memory_extraction")
-    return Retainer(
-        RetainParts(
-            backends=adapters,
-            writer=reconciling_writer(config.ageing, adapters, models, written=written),
-            chat_model=extraction,
-            config=config.retain,
-            batch_size=config.extraction_batch_size,
-            states=_states(config.compression, adapters, extraction) if config.compression.enabled else None,
-        ),
-        wake=wake,
-    )
+    def retainer(
+        self, *, wake: Callable[[SessionKey], object], written: Callable[[Scope], object] | None = None
+    ) -> Retainer:
+        return Retainer(
+            RetainParts(
+                backends=self.adapters,
+                writer=self.reconciling_writer(written=written),
+                chat_model=self.models.of_role("memory_extraction"),
+                config=self.memory.retain,
+                batch_size=self.memory.extraction_batch_size,
+                states=self._states() if self.memory.compression.enabled else None,
+            ),
+            wake=wake,
+        )
 
+    def _states(self) -> StateBuilder:
+        return StateBuilder(
+            store=self.adapters.state,
+            turn_log=self.adapters.turn_log,
+            embedder=self.adapters.embedder,
+            chat_model=self.models.of_role("memory_extraction"),
+            observer=self.adapters.observer,
+            config=self.memory.compression,
+            redact=without_secrets,
+        )
 
-def vector_search(config: RecallConfig, adapters: Adapters, *, vectors: QueryVectors | None = None) -> VectorSearch:
-    """The search by meaning that recall's strategy takes, or that stands in for it: keywords measure nothing.
+    # -- requests ------------------------------------------------------------------------------------------------------
 
-    Args:
-        vectors: of the queries, where several searches share them.
-    """
-    search = SemanticSearch if config.strategy == "semantic" else HybridSearch
-    return search(source=_source(adapters), embedder=adapters.embedder, config=config, vectors=vectors)
+    @cached_property
+    def search(self) -> VectorSearch:
+        """The search by meaning that recall's strategy takes, or that stands in for it: keywords measure nothing."""
+        return self._vector_search(self.memory.recall)
 
+    @cached_property
+    def steers(self) -> InWords:
+        """What obeys the users' orders; it needs the relevance that is calibrated, whatever recall's strategy is."""
+        config, adapters, search = self.memory.recall, self.adapters, self.search
+        if not isinstance(search, HybridSearch):
+            search = HybridSearch(source=self._source, embedder=adapters.embedder, config=config)
+        return InWords(
+            search=search,
+            deletion=self.deletion,
+            turn_log=adapters.turn_log,
+            observer=adapters.observer,
+            clock=adapters.clock,
+            config=config,
+        )
 
-def in_words(
-    config: RecallConfig, adapters: Adapters, deletion: DeletionService, search: VectorSearch | None = None
-) -> InWords:
-    """What obeys the users' orders; it needs the relevance that is calibrated, whatever recall's strategy is."""
-    if not isinstance(search, HybridSearch):
-        search = HybridSearch(source=_source(adapters), embedder=adapters.embedder, config=config)
-    return InWords(
-        search=search,
-        deletion=deletion,
-        turn_log=adapters.turn_log,
-        observer=adapters.observer,
-        clock=adapters.clock,
-        config=config,
-    )
+    def request_phase(self, *, journal: RecallJournal | None = None, steers: InWords | None = None) -> RequestPhase:
+        """Recall, and compression at the same time."""
+        adapters, recall = self.adapters, self.memory.recall
+        configured = self._strategies(recall, self.search)
+        recaller = Recaller(
+            strategy=configured.own,
+            embedder=adapters.embedder,
+            turn_log=adapters.turn_log,
+            observer=adapters.observer,
+            clock=adapters.clock,
+            config=recall,
+            plain=configured.others,
+            named={name: self._named(name) for name in get_args(StrategyName)},
+            documents=self._document_search(),
+        )
+        rewrites = self.models.of_role("memory_rewrite") is not None
+        return RequestPhase(
+            recaller=recaller,
+            history=StoredHistory(adapters.turn_log, recall, always=rewrites),
+            observer=adapters.observer,
+            config=recall,
+            priority=adapters.priority,
+            compressor=self._compressor() if self.memory.compression.enabled else None,
+            journal=journal,
+            steers=steers,
+        )
 
+    @property
+    def _source(self) -> MemorySource:
+        adapters = self.adapters
+        return MemorySource(reader=adapters.store, indexes=adapters.owner_indexes, clock=adapters.clock)
 
-def recall_journal(config: RecallConfig, adapters: Adapters) -> RecallJournal:
-    return RecallJournal(
-        state=adapters.state,
-        turn_log=adapters.turn_log,
-        clock=adapters.clock,
-        receipt_ttl=timedelta(days=config.receipt_days),
-    )
+    def _vector_search(self, config: RecallConfig, vectors: QueryVectors | None = None) -> VectorSearch:
+        """Args: vectors: of the queries, where several searches share them."""
+        search = SemanticSearch if config.strategy == "semantic" else HybridSearch
+        return search(source=self._source, embedder=self.adapters.embedder, config=config, vectors=vectors)
 
+    def _document_search(self) -> DocumentSearch | None:
+        documents, config = self.adapters.documents, self.memory.knowledge
+        if documents is None or not config.limit:
+            return None
+        return DocumentSearch(reader=documents, vectors=self.search.vectors, clock=self.adapters.clock, config=config)
 
-def request_phase(
-    config: MemoryConfig,
-    adapters: Adapters,
-    models: ExternalModels,
-    search: VectorSearch | None = None,
-    *,
-    journal: RecallJournal | None = None,
-    steers: InWords | None = None,
-) -> RequestPhase:
-    """Recall, and compression at the same time.
+    def _named(self, name: StrategyName) -> StrategyPair:
+        """The strategy that a route names. What it needs besides the memories is made when it is first used."""
+        config = self.memory.recall.model_copy(update={"strategy": name})
+        is_configured = name == self.memory.recall.strategy
+        return self._strategies(
+            config, self.search if is_configured else self._vector_search(config, self.search.vectors)
+        )
 
-    Args:
-        search: the search of these adapters, where others use it too.
-    """
-    rewriting, recall = models.of_role("memory_rewrite"), config.recall
-    search = search or vector_search(recall, adapters)
-    configured = _strategies(recall, adapters, rewriting, search)
-    recaller = Recaller(
-        strategy=configured.own,
-        embedder=adapters.embedder,
-        turn_log=adapters.turn_log,
-        observer=adapters.observer,
-        clock=adapters.clock,
-        config=recall,
-        plain=configured.others,
-        named={name: _named(name, recall, adapters, rewriting, search) for name in get_args(StrategyName)},
-        documents=_document_search(config.knowledge, adapters, search.vectors),
-    )
-    return RequestPhase(
-        recaller=recaller,
-        history=StoredHistory(adapters.turn_log, recall, always=rewriting is not None),
-        observer=adapters.observer,
-        config=recall,
-        priority=adapters.priority,
-        compressor=_compressor(config.compression, adapters) if config.compression.enabled else None,
-        journal=journal,
-        steers=steers,
-    )
+    def _strategies(self, config: RecallConfig, search: VectorSearch) -> StrategyPair:
+        """The configured strategy, and the same without a model."""
+        local = config.model_copy(update={"keyword_extraction": "local"})
+        model = self.models.of_role("memory_rewrite")
+        return StrategyPair(self._strategy(config, model, search), others=self._strategy(local, None, search))
 
+    def _strategy(self, config: RecallConfig, rewriting: ChatModel | None, search: VectorSearch) -> Strategy:
+        if config.strategy == "keywords":
+            return KeywordSearch(self._source, KeywordExtractor(config.keyword_extraction, rewriting), config)
+        return RewritingSearch(search, QueryRewriter(rewriting, config.rewrite)) if rewriting else search
 
-def _document_search(config: KnowledgeConfig, adapters: Adapters, vectors: QueryVectors) -> DocumentSearch | None:
-    if adapters.documents is None or not config.limit:
-        return None
-    return DocumentSearch(reader=adapters.documents, vectors=vectors, clock=adapters.clock, config=config)
-
-
-def _named(
-    name: StrategyName, config: RecallConfig, adapters: Adapters, rewriting: ChatModel | None, search: VectorSearch
-) -> StrategyPair:
-    """The strategy that a route names. What it needs besides the memories is made when it is first used."""
-    named = config.model_copy(update={"strategy": name})
-    if name != config.strategy:
-        search = vector_search(named, adapters, vectors=search.vectors)
-    return _strategies(named, adapters, rewriting, search)
-
-
-def _strategies(
-    config: RecallConfig, adapters: Adapters, rewriting: ChatModel | None, search: VectorSearch
-) -> StrategyPair:
-    """The configured strategy, and the same without a model."""
-    local = config.model_copy(update={"keyword_extraction": "local"})
-    return StrategyPair(_strategy(config, adapters, rewriting, search), others=_strategy(local, adapters, None, search))
-
-
-def _strategy(config: RecallConfig, adapters: Adapters, rewriting: ChatModel | None, search: VectorSearch) -> Strategy:
-    if config.strategy == "keywords":
-        return KeywordSearch(_source(adapters), KeywordExtractor(config.keyword_extraction, rewriting), config)
-    return RewritingSearch(search, QueryRewriter(rewriting, config.rewrite)) if rewriting else search
-
-
-def _source(adapters: Adapters) -> MemorySource:
-    return MemorySource(reader=adapters.store, indexes=adapters.owner_indexes, clock=adapters.clock)
-
-
-def _states(config: CompressionConfig, adapters: Adapters, model: ChatModel | None) -> StateBuilder:
-    return StateBuilder(
-        store=adapters.state,
-        turn_log=adapters.turn_log,
-        embedder=adapters.embedder,
-        chat_model=model,
-        observer=adapters.observer,
-        config=config,
-        redact=without_secrets,
-    )
-
-
-def _compressor(config: CompressionConfig, adapters: Adapters) -> Compressor:
-    return Compressor(
-        store=adapters.state,
-        turn_log=adapters.turn_log,
-        embedder=adapters.embedder,
-        observer=adapters.observer,
-        config=config,
-    )
+    def _compressor(self) -> Compressor:
+        return Compressor(
+            store=self.adapters.state,
+            turn_log=self.adapters.turn_log,
+            embedder=self.adapters.embedder,
+            observer=self.adapters.observer,
+            config=self.memory.compression,
+        )

@@ -15,20 +15,17 @@ import structlog
 import uvloop
 
 from semrouter_memory import __version__
-from semrouter_memory.app import pipelines, preflight
+from semrouter_memory.app import preflight
 from semrouter_memory.app.adapters import Adapters, ExternalModels, connect
 from semrouter_memory.app.management import serve_management, start_recordings
+from semrouter_memory.app.pipelines import Pipelines
 from semrouter_memory.config import Config, secret
-from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import TurnLogError, UnavailableError, name_of
 from semrouter_memory.events import OwnerIndexesMeasured, WorkFailed, WorkQueued
 from semrouter_memory.exchange.turns import ExchangeSettings
-from semrouter_memory.maintenance.recall_journal import RecallJournal
-from semrouter_memory.maintenance.schedule import MaintenanceScheduler
 from semrouter_memory.manage.explaining import Explainer
 from semrouter_memory.manage.http import Readiness
 from semrouter_memory.model import Scope, SessionKey
-from semrouter_memory.recall.vector_search import VectorSearch
 from semrouter_memory.replay.recordings import Recordings
 from semrouter_memory.retain.pipeline import Retainer
 from semrouter_memory.telemetry import logs, start_tracing
@@ -85,36 +82,30 @@ class App:
         await self._exit.aclose()
 
     async def _start(self) -> None:
-        config, memory = self._config, self._config.memory
+        config = self._config
         preflight.check(config)
         shared_secret = secret(config.server.shared_secret, config.server.shared_secret_file)
         spans = self._start_tracing()
-        adapters = await connect(memory, observer=self._observer, arrived=self._arrived, on_exit=self._exit)
+        adapters = await connect(config.memory, observer=self._observer, arrived=self._arrived, on_exit=self._exit)
         models = self._models(spans)
-        deletion = pipelines.deletion_service(adapters)
-        journal = pipelines.recall_journal(memory.recall, adapters)
-        maintenance = pipelines.maintenance(memory, adapters, deletion, models, journal)
+        pipelines = Pipelines(config.memory, adapters, models)
         # Before the parts that report changes and recalls to it, so that it stops after them.
-        maintenance.start()
-        self._exit.push_async_callback(maintenance.stop)
-        retainer = self._start_workers(adapters, models, maintenance)
+        pipelines.maintenance.start()
+        self._exit.push_async_callback(pipelines.maintenance.stop)
+        retainer = self._start_workers(pipelines)
         recordings = await start_recordings(config)
         # Here for a start that fails later; below, for the end of a recording while the ports are still open.
         self._exit.push_async_callback(recordings.stop)
-        searcher = pipelines.vector_search(memory.recall, adapters)
-        recaller = self._request_phase(adapters, models, journal, deletion, searcher)
+        self._exit.push_async_callback(pipelines.steers.settle)
+        recaller = pipelines.request_phase(journal=pipelines.journal, steers=pipelines.steers)
         await serve_management(
             config,
-            adapters,
-            maintenance=maintenance,
-            deletion=deletion,
+            pipelines,
+            explainer=Explainer(recall=recaller, settings=_exchange_settings(config), clock=adapters.clock),
             shared_secret=shared_secret,
             readiness=lambda: self._readiness(adapters),
             metrics=self._metrics.exposition,
             recordings=recordings,
-            searcher=searcher,
-            explainer=Explainer(recall=recaller, settings=_exchange_settings(config), clock=adapters.clock),
-            chat_model=models.reflecting,
             on_exit=self._exit,
         )
         # Before the ports close, so that clients that follow a recording receive its end; after the last exchange.
@@ -126,19 +117,6 @@ class App:
         self.ext_proc_address = await server.start()
         self._exit.push_async_callback(server.stop)
         self._log_addresses(adapters)
-
-    def _request_phase(
-        self,
-        adapters: Adapters,
-        models: ExternalModels,
-        journal: RecallJournal,
-        deletion: DeletionService,
-        searcher: VectorSearch,
-    ) -> RequestPhase:
-        memory = self._config.memory
-        steers = pipelines.in_words(memory.recall, adapters, deletion, searcher)
-        self._exit.push_async_callback(steers.settle)
-        return pipelines.request_phase(memory, adapters, models, searcher, journal=journal, steers=steers)
 
     def _processor(
         self,
@@ -205,8 +183,8 @@ class App:
         if self._pool is not None:
             self._pool.submit(SessionKey(scope, session_id))
 
-    def _start_workers(self, adapters: Adapters, models: ExternalModels, maintenance: MaintenanceScheduler) -> Retainer:
-        config = self._config.memory.retain
+    def _start_workers(self, pipelines: Pipelines) -> Retainer:
+        config, adapters = self._config.memory.retain, pipelines.adapters
         pool: WorkerPool[SessionKey] = WorkerPool(
             lambda key: self._process(retainer, key),  # it is made below
             workers=config.workers,
@@ -214,9 +192,7 @@ class App:
             on_error=lambda _, error: self._failed(error),
             delay=adapters.priority.seconds_to_wait,
         )
-        retainer = pipelines.retainer(
-            self._config.memory, adapters, models, wake=pool.submit, written=maintenance.changed
-        )
+        retainer = pipelines.retainer(wake=pool.submit, written=pipelines.maintenance.changed)
         pool.start()
         self._pool = pool
         self._exit.push_async_callback(pool.drain, self._config.server.drain_seconds)

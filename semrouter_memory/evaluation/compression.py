@@ -15,8 +15,8 @@ import orjson
 from rich.console import Console
 from rich.table import Table
 
-from semrouter_memory.app import pipelines
 from semrouter_memory.app.adapters import Adapters, ExternalModels
+from semrouter_memory.app.pipelines import Pipelines
 from semrouter_memory.codec.chat import ChatCodec
 from semrouter_memory.config import MemoryConfig
 from semrouter_memory.evaluation.cases import CaseTurn, Text, Wanted, case_of
@@ -124,7 +124,7 @@ class CompressionRun:
         self._start = adapters.clock.now()
         self._settings = ExchangeSettings(memory, max_body_bytes=1 << 30, max_answer_bytes=1 << 20)
         self._learner = Learner(memory, adapters, models)
-        self._recaller = pipelines.request_phase(memory, adapters, models)
+        self._recaller = Pipelines(memory, adapters, models).request_phase()
 
     async def play(self, talk: Talk) -> Measured:
         """Play every turn, and measure the request after the last."""

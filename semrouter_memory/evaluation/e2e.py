@@ -17,8 +17,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from semrouter_memory.app import pipelines
 from semrouter_memory.app.adapters import Adapters, ExternalModels
+from semrouter_memory.app.pipelines import Pipelines
 from semrouter_memory.config import MemoryConfig
 from semrouter_memory.evaluation.cases import CaseTurn, History, LowerCasedTexts, Time
 from semrouter_memory.evaluation.cases import Text as CaseText
@@ -172,7 +172,7 @@ class EndToEndRun:
         self._adapters = adapters
         self._clock = clock_of(adapters)
         self._learner = Learner(self._config, adapters, models)
-        self._recaller = pipelines.request_phase(self._config, adapters, models)
+        self._recaller = Pipelines(self._config, adapters, models).request_phase()
         self._users = 0
         self.memories = 0
         self.judged: list[JudgedQuestion] = []

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.text import Text
 
-from semrouter_memory.app import pipelines
 from semrouter_memory.app.adapters import Adapters, ExternalModels
+from semrouter_memory.app.pipelines import knowledge_service
 from semrouter_memory.config import MemoryConfig
 from semrouter_memory.errors import ConfigurationError
 from semrouter_memory.evaluation.running import EvalOptions, play_files, played_adapters, share, table_of, tracked
@@ -93,7 +93,7 @@ async def _add(lines: Sequence[Paragraph], config: MemoryConfig, adapters: Adapt
     for line in lines:
         if line.text:
             documents.setdefault(line.title, []).append(line.text)
-    service = pipelines.knowledge_service(config.knowledge, adapters)
+    service = knowledge_service(config.knowledge, adapters)
     texts: list[str] = []
     for number, (title, paragraphs) in enumerate(documents.items()):
         upload = Upload(source=f"{number}.txt", data="\n\n".join(paragraphs).encode(), title=title)

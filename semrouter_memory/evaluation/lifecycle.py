@@ -14,8 +14,8 @@ from pydantic import Field, StrictInt
 from rich.console import Console
 from rich.text import Text
 
-from semrouter_memory.app import pipelines
 from semrouter_memory.app.adapters import Adapters, ExternalModels
+from semrouter_memory.app.pipelines import Pipelines
 from semrouter_memory.config import MemoryConfig
 from semrouter_memory.evaluation.cases import CaseTurn, Time
 from semrouter_memory.evaluation.running import EvalOptions, PlayClock, one_by_one, play_files, table_of, turn_of
@@ -117,7 +117,7 @@ async def play(
     session, candidates = f"session-of-{scope.owner_id}", scenario.timed()
     # It is the time of what was said last, so that nothing expires because a scenario is old.
     clock = PlayClock(min(candidate.observed_at for candidate in candidates))
-    writer = pipelines.reconciling_writer(config.ageing, replace(adapters, clock=clock), models)
+    writer = Pipelines(config, replace(adapters, clock=clock), models).reconciling_writer()
     log = adapters.turn_log
     turns = [turn_of(scope, session, CaseTurn(each.content, "Noted."), at=each.observed_at) for each in candidates]
     appended = [

@@ -17,8 +17,8 @@ import orjson
 from rich.console import Console
 from rich.text import Text
 
-from semrouter_memory.app import pipelines
 from semrouter_memory.app.adapters import Adapters, ExternalModels
+from semrouter_memory.app.pipelines import Pipelines
 from semrouter_memory.codec.chat import ChatCodec
 from semrouter_memory.config import MemoryConfig
 from semrouter_memory.errors import ConfigurationError
@@ -111,7 +111,7 @@ class RetrievalRun:
 
     async def ask(self, file: str, owners: Sequence[Owner]) -> list[Asked]:
         """Ask each query once, as a chat request would."""
-        recaller = pipelines.request_phase(self._config, self._adapters, self._models)
+        recaller = Pipelines(self._config, self._adapters, self._models).request_phase()
         await recaller.prepare()
         pairs = _pairs(owners)
         return [
@@ -122,7 +122,7 @@ class RetrievalRun:
     async def sweep(self, file: str, owners: Sequence[Owner]) -> dict[float, Figures]:
         """Ask each query again with each threshold, by a new recaller, so that its cache does not distort measured times."""
         adapters = replace(self._adapters, embedder=CachingEmbedder(self._adapters.embedder))
-        recaller = pipelines.request_phase(self._config, adapters, self._models)
+        recaller = Pipelines(self._config, adapters, self._models).request_phase()
         await recaller.prepare()
         pairs = _pairs(owners)
         asked: dict[float, list[Asked]] = {threshold: [] for threshold in THRESHOLDS}

@@ -18,8 +18,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from semrouter_memory.app import pipelines
 from semrouter_memory.app.adapters import Adapters, ExternalModels, Store, connect
+from semrouter_memory.app.pipelines import Pipelines
 from semrouter_memory.config import Config, MemoryConfig, RedisConfig
 from semrouter_memory.embedding import build
 from semrouter_memory.embedding.files import BUILT_MODEL, MODEL_FILE
@@ -115,7 +115,7 @@ class Learner:
         self._turn_log = adapters.turn_log
         self._clock = clock_of(adapters)
         self._woken: list[SessionKey] = []
-        self._retainer = pipelines.retainer(config, adapters, models, wake=self._woken.append)
+        self._retainer = Pipelines(config, adapters, models).retainer(wake=self._woken.append)
 
     async def session(self, scope: Scope, name: str, turns: Iterable[CaseTurn]) -> None:
         """A whole session, each turn a minute after the one before."""

@@ -10,7 +10,6 @@ import httpx
 import pytest
 from google.protobuf.json_format import MessageToDict
 
-from semrouter_memory.app import pipelines
 from semrouter_memory.config import EmbeddingConfig, ManagementConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.evaluation.retrieval_run import CachingEmbedder
@@ -260,8 +259,9 @@ async def receipts(known: Recalling, user: str = "alice") -> list[dict[str, Any]
 
 
 async def test_a_receipt_says_what_a_request_was_given(known: Recalling) -> None:
-    writer = pipelines.recall_journal(known.config.recall, known.adapters)
-    known.recaller = pipelines.request_phase(known.config, known.adapters, known.models, journal=writer)
+    pipelines = known.pipelines
+    writer = pipelines.journal
+    known.recaller = pipelines.request_phase(journal=writer)
     told, _ = await injected(known)
     await injected(known, "hello")
     await explained(known)

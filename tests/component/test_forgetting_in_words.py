@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from semrouter_memory.app import pipelines
 from semrouter_memory.config import EmbeddingConfig
 from semrouter_memory.deletion.in_words import InWords
 from semrouter_memory.embedding.onnx import OnnxEmbedder
@@ -55,7 +54,7 @@ async def known(embedder: Embedder) -> AsyncIterator[Recalling]:
 
 @pytest.fixture
 def steers(known: Recalling) -> InWords:
-    return pipelines.in_words(known.config.recall, known.adapters, pipelines.deletion_service(known.adapters))
+    return known.pipelines.steers
 
 
 def said(text: str, *, scope: Scope = ALICE, **more: Any) -> RecallRequest:
@@ -190,7 +189,7 @@ async def test_what_the_answer_did_not_state_stays(known: Recalling, steers: InW
 async def test_chinese(embedder: Embedder) -> None:
     async with recalling(embedder, forget_deadline_ms=10_000) as made:
         await made.remember("我对花生过敏", "我住在成都", "我养了一只狗叫豆豆", "我每月房租三千")
-        steers = pipelines.in_words(made.config.recall, made.adapters, pipelines.deletion_service(made.adapters))
+        steers = made.pipelines.steers
         steered = await steers.obey(said("忘掉我跟你说过的花生过敏的事"))
         assert steered is not None
         assert await contents(made) == {"我住在成都", "我养了一只狗叫豆豆", "我每月房租三千"}

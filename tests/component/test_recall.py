@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from semrouter_memory.app import pipelines
 from semrouter_memory.config import EmbeddingConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.evaluation.retrieval_run import CachingEmbedder
@@ -356,7 +355,7 @@ async def test_a_long_memory_of_a_session_is_found_in_it_and_everywhere_once_pro
     asks = "Where is the key of the archive?"
     assert "blue flowerpot" in (await empty.ask(asks, session="s1")).text
     assert "blue flowerpot" not in (await empty.ask(asks, session="s2")).text
-    writer = pipelines.reconciling_writer(empty.config.ageing, empty.adapters, empty.models)
+    writer = empty.pipelines.reconciling_writer()
     await writer.settle(ALICE, [noted])
     assert "blue flowerpot" in (await empty.ask(asks)).text
     await writer.settle(ALICE, [noted])

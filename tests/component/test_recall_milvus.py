@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from semrouter_memory.app import pipelines
 from semrouter_memory.app.pipelines import knowledge_service
 from semrouter_memory.config import EmbeddingConfig, KnowledgeConfig, MilvusConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
@@ -342,7 +341,7 @@ async def test_a_users_own_documents_are_found_by_their_requests_alone(pair: Pai
     both = (await recalled.ask(_DAYS, others=_OF_ACME)).text
     assert ("thirty days" in both, "thirty-one days" in both) == (True, True)
 
-    await pipelines.deletion_service(recalled.adapters).tombstone_all(ALICE, Reach.ALL)
+    await recalled.pipelines.deletion.tombstone_all(ALICE, Reach.ALL)
     assert (await recalled.ask(_DAYS)).text == ""
     documents = recalled.adapters.documents
     assert documents is not None

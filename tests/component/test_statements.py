@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from semrouter_memory.app import pipelines
 from semrouter_memory.app.adapters import Adapters, ExternalModels
 from semrouter_memory.app.management import new_memory_id
+from semrouter_memory.app.pipelines import Pipelines
 from semrouter_memory.config import Config, EmbeddingConfig, ManagementConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.evaluation.retrieval_run import request_of
@@ -53,7 +53,7 @@ class Installation:
         self._adapters, self._clock = adapters, clock_of(adapters)
         self.user = ALICE
         self._learner = Learner(memory, adapters, models)
-        self._recaller = pipelines.request_phase(memory, adapters, models)
+        self._recaller = Pipelines(memory, adapters, models).request_phase()
         self.service = memory_service(adapters, new_id=new_memory_id, redact=redact, config=ManagementConfig())
 
     async def say(self, text: str, *, session: str, answer: str = "Noted.") -> None:
