@@ -5,28 +5,21 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from semrouter_memory.errors import LockLostError, UnavailableError
 from semrouter_memory.model import Scope
 from semrouter_memory.ports import (
-    ClaimedTurns,
     Clock,
-    ConversationHistory,
-    DeletionLog,
     Embedder,
-    LogFiles,
     MemoryReader,
     MemoryWriter,
     Observer,
     OwnerHold,
     OwnerIndexes,
     OwnerLocks,
-    SessionControl,
-    SessionQueue,
     StateStore,
-    TurnInbox,
-    TurnRecords,
+    TurnLog,
 )
 from semrouter_memory.priority import RequestsFirst
 from semrouter_memory.resilience import Backoff
@@ -37,20 +30,6 @@ _LOCK_BACKOFF = Backoff(first=0.1, longest=1.0, spread=0.5)
 _LOCK_ATTEMPTS = 4
 _LONGEST_CHANGE_SECONDS = 5.0
 """From then on a change is not repeated: its caller has waited for long."""
-
-
-class TurnLog(
-    TurnInbox,
-    SessionControl,
-    SessionQueue,
-    ClaimedTurns,
-    ConversationHistory,
-    DeletionLog,
-    LogFiles,
-    TurnRecords,
-    Protocol,
-):
-    """All of the log. What works with a part of it names that part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -407,6 +407,20 @@ class TurnRecords(Protocol):
         ...
 
 
+class TurnLog(
+    TurnInbox,
+    SessionControl,
+    SessionQueue,
+    ClaimedTurns,
+    ConversationHistory,
+    DeletionLog,
+    LogFiles,
+    TurnRecords,
+    Protocol,
+):
+    """All of the log. What works with a part of it names that part."""
+
+
 class Tombstones(Protocol):
     """One owner's deletions and pauses. Two of one owner are equal when nothing was deleted or paused between them."""
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 import Stemmer
 
 import semrouter_memory
-from semrouter_memory.backends import Backends, TurnLog
+from semrouter_memory.backends import Backends
 from semrouter_memory.config import ExternalModel, MemoryConfig, RetainConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.errors import ConfigurationError
@@ -36,6 +36,7 @@ from semrouter_memory.ports import (
     Observer,
     OwnerLocks,
     StateStore,
+    TurnLog,
 )
 from semrouter_memory.recall.categories import categories_of
 from semrouter_memory.recall.deadline import OWNER_VERSION

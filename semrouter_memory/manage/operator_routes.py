@@ -15,7 +15,6 @@ from fastapi.responses import StreamingResponse
 from pydantic import AfterValidator, AliasPath, BeforeValidator, Field
 from starlette.exceptions import HTTPException
 
-from semrouter_memory.backends import TurnLog
 from semrouter_memory.deletion.service import DeletionService, PartResult
 from semrouter_memory.errors import InvalidRequestError, NotFoundError
 from semrouter_memory.manage.access import CONFLICT, NDJSON, NOT_FOUND, TOO_LARGE, Api, api_router, raw_body
@@ -25,6 +24,7 @@ from semrouter_memory.manage.importing import Imported
 from semrouter_memory.manage.portable import export_line
 from semrouter_memory.manage.schemas import MAX_PAGE, ApiAnswer, ApiList, ApiRequest
 from semrouter_memory.model import LoggedTurn, Memory, Scope, TurnState
+from semrouter_memory.ports import TurnLog
 from semrouter_memory.replay.recordings import LiveOptions, Recordings
 
 _RETRY_PAGE = 200

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
-from semrouter_memory.backends import TurnLog
 from semrouter_memory.model import Appended, AppendOutcome, Claim, Scope, SessionHints, ToolUse, Turn
+from semrouter_memory.ports import TurnLog
 from semrouter_memory.turn_log.redis_log import RedisTurnLog
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
