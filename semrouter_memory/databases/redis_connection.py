@@ -120,6 +120,18 @@ class RedisConnection:
                 answers += await pipeline.execute()
         return answers
 
+    async def scan(self, pattern: str) -> AsyncIterator[str]:
+        """The keys that match, read some at a time."""
+        async with self.calling():
+            async for key in self._client.scan_iter(match=pattern, count=_BATCH):
+                yield key.decode()
+
+    async def scan_hash(self, key: str, count: int) -> AsyncIterator[tuple[bytes, bytes]]:
+        """The fields of a hash, about so many at a time."""
+        async with self.calling():
+            async for field, value in self._client.hscan_iter(key, count=count):
+                yield field, value
+
     def script(self, text: str) -> AsyncScript:
         """A Lua script, to be run by `run`."""
         return self._client.register_script(text)

@@ -154,7 +154,7 @@ class RedisStateStore:
         now = micros(self._clock.now())
         swept = 0
         with reported_as(_unavailable, "state: sweep"):
-            async for index in self._indexes():
+            async for index in self._connection.scan(f"{self._prefix}:states:*"):
                 members = await self._connection.execute("ZRANGEBYSCORE", index, "-inf", now)
                 swept += len(members)
                 await self._drop(index, [member.decode() for member in members])
@@ -177,17 +177,6 @@ class RedisStateStore:
                 ("ZREM", index, *batch),
             ]
             await self._connection.execute_all(commands)
-
-    async def _indexes(self) -> AsyncIterator[str]:
-        cursor = b"0"
-        while True:
-            cursor, keys = await self._connection.execute(
-                "SCAN", cursor, "MATCH", f"{self._prefix}:states:*", "COUNT", _BATCH
-            )
-            for key in keys:
-                yield key.decode()
-            if int(cursor) == 0:
-                return
 
     def _value_key(self, scope: Scope, key: str) -> str:
         return f"{self._prefix}:state:{_owner(scope)}:{_member(scope, key)}"

@@ -118,13 +118,8 @@ class PendingSessions:
         # The stream's end first: what changes while the hash is read is read again.
         newest = await self._connection.execute("XREVRANGE", self._keys("changed"), "+", "-", "COUNT", 1)
         self._known.clear()
-        cursor = b"0"
-        while True:
-            cursor, answer = await self._connection.execute("HSCAN", self._keys("pending"), cursor, "COUNT", _BATCH)
-            for session_id, value in pairs(answer).items():
-                self._put(session_id.decode(), value)
-            if int(cursor) == 0:
-                break
+        async for session_id, value in self._connection.scan_hash(self._keys("pending"), _BATCH):
+            self._put(session_id.decode(), value)
         self._seen = bytes(newest[0][0]) if newest else b""
 
     def _put(self, session_id: str, value: bytes | None) -> None:
