@@ -80,8 +80,7 @@ async def take(
 
 async def whole(rows: LogRows, claim: Claim, *, context: int, now: int, longest_back_off: timedelta) -> Claim:
     """The claim with its turns, and the accepted ones before them."""
-    view = await View.of(rows, claim.scope)
-    session = await current(view, claim)
+    view, session = await _current(rows, claim)
     if session is None:
         return claim
     session = await _exact(rows, session, await rows.pending_purges())
@@ -100,22 +99,21 @@ async def whole(rows: LogRows, claim: Claim, *, context: int, now: int, longest_
     )
 
 
-async def current(view: View, claim: Claim) -> SessionRow | None:
+async def _current(rows: LogRows, claim: Claim) -> tuple[View, SessionRow | None]:
     """The claimed session; None when the claim is no longer its current one."""
+    view = await View.of(rows, claim.scope)
     session = await view.session(claim.scope, claim.session_id)
-    return session if session is not None and session.token == claim.token else None
+    return view, session if session is not None and session.token == claim.token else None
 
 
 async def surviving(rows: LogRows, claim: Claim) -> frozenset[str]:
-    view = await View.of(rows, claim.scope)
-    session = await current(view, claim)
+    view, session = await _current(rows, claim)
     waiting = {row.sequence for row in await view.waiting(session)} if session else set()
     return frozenset(turn.id for turn in claim.turns if turn.sequence in waiting)
 
 
 async def last_turns(rows: LogRows, claim: Claim, limit: int) -> Sequence[TurnRow]:
-    view = await View.of(rows, claim.scope)
-    session = await current(view, claim)
+    view, session = await _current(rows, claim)
     return await view.accepted_before(session.id, session.newest + 1, limit) if session else ()
 
 
@@ -126,8 +124,7 @@ Decide: TypeAlias = Callable[[View, SessionRow], Awaitable[Changes]]
 
 async def held(rows: LogRows, claim: Claim, decide: Decide) -> tuple[Changes, Changes]:
     """What is decided, if the claim is the session's current one; else no change."""
-    view = await View.of(rows, claim.scope)
-    session = await current(view, claim)
+    view, session = await _current(rows, claim)
     changes = Changes() if session is None else await decide(view, session)
     return changes, changes
 

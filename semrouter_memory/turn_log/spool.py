@@ -85,19 +85,13 @@ class Spool:
 
     def append(self, bound: BoundedTurn) -> None:
         """Commit a turn."""
-        turn = bound.turn
-        values = (
-            self._run,
-            turn.complete,
-            micros(turn.observed_at),
-            *_packed(turn.scope),
-            dump(bound),
-        )
+        turn, scope = bound.turn, bound.turn.scope
+        owner, project, payload = pack(scope.owner), pack(scope.project_id), dump(bound)
         with self._database.writing_local("append"):
             self._database.local.execute(
                 """INSERT INTO spool (run, complete, observed_at, owner, project_id, payload)
                    VALUES (?, ?, ?, ?, ?, ?)""",
-                values,
+                (self._run, turn.complete, micros(turn.observed_at), owner, project, payload),
             )
 
     def digest_key(self) -> bytes | None:
@@ -179,10 +173,6 @@ class Spool:
 
     async def _execute(self, operation: str, statement: str, arguments: tuple[object, ...]) -> None:
         await self._database.write(operation, lambda: self._database.background.execute(statement, arguments).close())
-
-
-def _packed(scope: Scope) -> tuple[bytes, bytes]:
-    return pack(scope.owner), pack(scope.project_id)
 
 
 def _unpacked(owner: bytes, project: bytes) -> Scope:

@@ -14,6 +14,7 @@ A deletion is one or two named fields, each with its time; a pause is one:
 from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import TypeAlias
 
 from semrouter_memory.databases import micros, moment, pack
@@ -28,27 +29,24 @@ _MAX_PAUSES = 64
 CACHED_OWNERS = 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class OwnerTombstones:
-    """One owner's deletions (implements the `Tombstones` port).
-
-    Attributes:
-        fields: field -> time, in microseconds since 1970.
-        last_memory: when a single memory was deleted last; -1 for never.
-        pauses: from when until when remembering was paused, the oldest first.
-    """
+    """One owner's deletions (implements the `Tombstones` port). `fields`: field -> time, in microseconds since 1970."""
 
     content_hash: Callable[[str], str]
     fields: Mapping[bytes, int] = field(default_factory=dict)
-    last_memory: int = field(init=False)
-    pauses: tuple[tuple[int, int], ...] = field(init=False)
 
-    def __post_init__(self) -> None:
-        last = max((at for name, at in self.fields.items() if name.startswith(_MEMORY)), default=-1)
-        object.__setattr__(self, "last_memory", last)
+    @cached_property
+    def last_memory(self) -> int:
+        """When a single memory was deleted last; -1 for never."""
+        return max((at for name, at in self.fields.items() if name.startswith(_MEMORY)), default=-1)
+
+    @cached_property
+    def pauses(self) -> tuple[tuple[int, int], ...]:
+        """From when until when remembering was paused, the oldest first."""
         over = [(int(name[len(_PAUSE) :]), at) for name, at in self.fields.items() if name.startswith(_PAUSE)]
         now = [(self.fields[_PAUSED], _FOREVER)] if _PAUSED in self.fields else []
-        object.__setattr__(self, "pauses", tuple(sorted(over + now)))
+        return tuple(sorted(over + now))
 
     def __bool__(self) -> bool:
         return bool(self.fields)
