@@ -150,7 +150,7 @@ def reflector(
 ) -> Reflector:
     """Args: settings: of `memory.reflection`."""
     return Reflector(
-        backends,
+        backends=backends,
         searcher=_searcher(backends),
         knowledge=knowledge,
         model=model,

@@ -60,7 +60,7 @@ async def serve_management(
 def _reflector(config: Config, pipelines: Pipelines, knowledge: KnowledgeService) -> Reflector:
     memory = config.memory
     return Reflector(
-        pipelines.adapters,
+        backends=pipelines.adapters,
         searcher=pipelines.search,
         knowledge=knowledge if memory.knowledge.limit else None,
         model=pipelines.models.reflecting,

@@ -128,13 +128,13 @@ class App:
     ) -> Processor:
         config = self._config
         return Processor(
-            _exchange_settings(config),
+            settings=_exchange_settings(config),
             recaller=recaller,
             retainer=retainer.intake,
             observer=adapters.observer,
             clock=adapters.turn_log,
-            shared_secret=(config.server.secret_header, shared_secret) if shared_secret else None,
-            other_metadata=(config.server.secret_header,),
+            shared_secret=shared_secret,
+            secret_header=config.server.secret_header,
             tracing=self._spans,
             recorder=recordings.capture,
         )

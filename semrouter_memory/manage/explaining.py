@@ -75,13 +75,13 @@ class Explained:
         return [each.hit.memory for each in self.explanation.considered]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Explainer:
     """Asks recall."""
 
-    def __init__(self, *, recall: RequestPhase, settings: ExchangeSettings, clock: Clock) -> None:
-        self._recall = recall
-        self._settings = settings
-        self._clock = clock
+    recall: RequestPhase
+    settings: ExchangeSettings
+    clock: Clock
 
     async def explain(self, scope: Scope, headers: Sequence[tuple[str, str]], asked: ExplainableSearch) -> Explained:
         """What recall does with this question.
@@ -96,7 +96,7 @@ class Explainer:
             raise InvalidRequestError("only a user's requests are recalled for", field="owner")
         for field in sorted(asked.model_fields_set & _OF_SEARCHES):
             raise InvalidRequestError("recall does not take it", field=field)
-        exchange = Exchange(self._settings, RouteSettings(), self._clock.now())
+        exchange = Exchange(self.settings, RouteSettings(), self.clock.now())
         exchange.receive(
             RequestHeaders(self._headers(scope, headers), protocol=FilterProtocol(request_body=BodyMode.BUFFERED))
         )
@@ -106,10 +106,10 @@ class Explainer:
             return Explained(RecallResult(reason=exchange.refusal or Reason.INTERNAL), explanation)
         # Without a key, no later request takes the decision for that of its own turn.
         request = replace(step.request, loop_key="")
-        return Explained(await self._recall.recall(request, explanation), explanation, request.options)
+        return Explained(await self.recall.recall(request, explanation), explanation, request.options)
 
     def _headers(self, scope: Scope, headers: Sequence[tuple[str, str]]) -> Headers:
-        user_header = self._settings.memory.identity.user_header
+        user_header = self.settings.memory.identity.user_header
         others = [each for each in headers if each[0] not in _NOT_OF_THE_REQUEST | {user_header}]
         return Headers([(":method", "POST"), (":path", _PATH), (user_header, scope.owner_id), *others])
 

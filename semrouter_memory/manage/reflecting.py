@@ -7,7 +7,7 @@ before anything is answered.
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Literal
@@ -129,10 +129,11 @@ class _Relevant:
     sources: Sequence[Memory]
 
 
+@dataclass(slots=True, kw_only=True)
 class Reflector:
     """Answers questions about one owner.
 
-    Args:
+    Attributes:
         knowledge: documents; None: they are not searched.
         model: None: it is only counted.
         threshold: least relevance, as recall measures it.
@@ -141,20 +142,14 @@ class Reflector:
     `reflect` raises `UnavailableError` when the store, the turn log or the embedder is unavailable.
     """
 
-    def __init__(
-        self,
-        backends: Backends,
-        *,
-        searcher: VectorSearch,
-        knowledge: KnowledgeService | None,
-        model: ChatModel | None,
-        config: ReflectionConfig,
-        threshold: float,
-        max_chars: int,
-    ) -> None:
-        self._backends, self._searcher, self._knowledge, self._model = backends, searcher, knowledge, model
-        self._config, self._threshold, self._max_chars = config, threshold, max_chars
-        self._asking = 0
+    backends: Backends
+    searcher: VectorSearch
+    knowledge: KnowledgeService | None
+    model: ChatModel | None
+    config: ReflectionConfig
+    threshold: float
+    max_chars: int
+    _asking: int = field(init=False, default=0)
 
     async def reflect(self, scope: Scope, organisation: Scope | None, asked: ReflectRequest) -> Reflection:
         """The answer to a question.
@@ -166,45 +161,45 @@ class Reflector:
         Raises:
             InvalidRequestError: the question is blank or too long.
         """
-        require_text(asked.question, max_chars=self._max_chars, field="question")
+        require_text(asked.question, max_chars=self.max_chars, field="question")
         found = await self._found(scope, organisation, asked)
-        if self._model is None or not found.sources:
+        if self.model is None or not found.sources:
             return _by_count(asked, found)
-        answer = await self._answer(self._model, asked.question, found.sources)
+        answer = await self._answer(self.model, asked.question, found.sources)
         remaining = await self._remaining(found)
         if isinstance(answer, ModelError):
             return _by_count(asked, remaining, answer, known=answer not in _REFUSED)
         if remaining.sources != found.sources:
             return _by_count(asked, remaining, ModelError.DELETED)
-        return _by_model(asked, found, answer, self._model.name)
+        return _by_model(asked, found, answer, self.model.name)
 
     async def _found(self, scope: Scope, organisation: Scope | None, asked: ReflectRequest) -> _Relevant:
         hits = await self._of_memories(scope, asked)
-        if self._knowledge is not None:
+        if self.knowledge is not None:
             owners = (scope.in_project(""), organisation)
-            passages = await self._knowledge.search_all(owners, asked.question, limit=asked.limit)
-            hits = best_first([*hits, *(hit for hit in passages if hit.relevance >= self._threshold)])
+            passages = await self.knowledge.search_all(owners, asked.question, limit=asked.limit)
+            hits = best_first([*hits, *(hit for hit in passages if hit.relevance >= self.threshold)])
         memories = [hit.memory for hit in hits]
         most = memories[: asked.limit]
         return _Relevant(
-            memories, within(most, self._config.token_budget, self._backends.embedder.count_tokens) if most else most
+            memories, within(most, self.config.token_budget, self.backends.embedder.count_tokens) if most else most
         )
 
     async def _of_memories(self, scope: Scope, asked: ReflectRequest) -> list[Hit]:
         reach = Reach.ALL if asked.project_id is None else Reach.EXACT
         criteria = Criteria(scope, reach=reach)
-        hits = await self._searcher.search_fresh(criteria, asked.question, limit=MAX_HITS, calibrated=True)
-        deleted = await self._backends.turn_log.tombstones(scope)
-        found = [hit for hit in hits if hit.relevance >= self._threshold and not deleted.covers(hit.memory)]
-        return (await whole(self._backends.store, scope, found))[:MAX_HITS]
+        hits = await self.searcher.search_fresh(criteria, asked.question, limit=MAX_HITS, calibrated=True)
+        deleted = await self.backends.turn_log.tombstones(scope)
+        found = [hit for hit in hits if hit.relevance >= self.threshold and not deleted.covers(hit.memory)]
+        return (await whole(self.backends.store, scope, found))[:MAX_HITS]
 
     async def _answer(self, model: ChatModel, question: str, sources: Sequence[Memory]) -> CheckedAnswer | ModelError:
         """The model's answer, checked, or why there is none."""
-        if self._asking >= self._config.max_concurrent:
+        if self._asking >= self.config.max_concurrent:
             return ModelError.BUSY
         self._asking += 1
         try:
-            async with asyncio.timeout(self._config.timeout_seconds):
+            async with asyncio.timeout(self.config.timeout_seconds):
                 answer = checked_answer(await model.complete(answer_prompt(question, sources)), sources)
         except TimeoutError:
             return ModelError.TIMEOUT
@@ -214,13 +209,13 @@ class Reflector:
             self._asking -= 1
         if not answer.refused:
             return answer
-        self._backends.observer.observe(CandidatesRefused(EXTRACTOR, {answer.refused: 1}))
+        self.backends.observer.observe(CandidatesRefused(EXTRACTOR, {answer.refused: 1}))
         return ModelError.UNUSABLE if answer.refused == UNUSABLE else ModelError.NOT_IN_SOURCES
 
     async def _remaining(self, found: _Relevant) -> _Relevant:
         """What was not deleted meanwhile."""
         owners = {memory.scope.owner for memory in found.memories}
-        deleted = {owner: await self._backends.turn_log.tombstones(Scope.of_owner(owner)) for owner in owners}
+        deleted = {owner: await self.backends.turn_log.tombstones(Scope.of_owner(owner)) for owner in owners}
 
         def left(memories: Sequence[Memory]) -> list[Memory]:
             return [memory for memory in memories if not deleted[memory.scope.owner].covers(memory)]

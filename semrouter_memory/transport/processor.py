@@ -3,8 +3,9 @@
 import asyncio
 import hmac
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Protocol
 
 import grpc.aio
@@ -83,38 +84,26 @@ class Recorder(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Processor:
     """Serves `ExternalProcessor/Process` for all three kinds of filter.
 
-    Args:
-        shared_secret: (metadata name, value) that a stream must carry; None: every client is trusted.
-        other_metadata: names that may accompany a route's settings and are none of them.
+    Attributes:
+        shared_secret: what a stream must carry in `secret_header`; None: every client is trusted.
+        secret_header: may accompany a route's settings, and is none of them.
         tracing: None: no traces.
         recorder: None: no recording.
     """
 
-    def __init__(
-        self,
-        settings: ExchangeSettings,
-        *,
-        recaller: RecallPhase,
-        retainer: TurnSink,
-        observer: Observer,
-        clock: Clock,
-        shared_secret: tuple[str, str] | None = None,
-        other_metadata: Collection[str] = (),
-        tracing: Tracing | None = None,
-        recorder: Recorder | None = None,
-    ) -> None:
-        self._settings = settings
-        self._recaller = recaller
-        self._retainer = retainer
-        self._observer = observer
-        self._clock = clock
-        self._shared_secret = shared_secret
-        self._other_metadata = frozenset((*other_metadata, *(shared_secret or ())[:1]))
-        self._tracing = tracing
-        self._recorder = recorder
+    settings: ExchangeSettings
+    recaller: RecallPhase
+    retainer: TurnSink
+    observer: Observer
+    clock: Clock
+    shared_secret: str | None = None
+    secret_header: str = "x-memory-secret"  # noqa: S105 - the name of a header
+    tracing: Tracing | None = None
+    recorder: Recorder | None = None
 
     async def process(
         self, stream: AsyncIterator[wire.Message], context: "grpc.aio.ServicerContext[wire.Message, bytes]"
@@ -122,17 +111,17 @@ class Processor:
         """Answer one stream. Ending it early, for whatever reason, makes Envoy go on without us."""
         metadata = {str(key): str(value) for key, value in context.invocation_metadata() or ()}
         if not self._trusted(metadata):
-            self._observer.observe(ExchangeBypassed(Reason.UNAUTHENTICATED_PROXY))
+            self.observer.observe(ExchangeBypassed(Reason.UNAUTHENTICATED_PROXY))
             return
-        exchange = Exchange(self._settings, route_settings(metadata, self._other_metadata), self._clock.now())
+        exchange = Exchange(self.settings, route_settings(metadata, (self.secret_header,)), self.clock.now())
         spans: StreamSpans | None = None
         record: RecordedStream | None = None
         settled = False
         message = wire.Message()
         event: Event | None = None
         try:
-            spans = self._tracing.stream(metadata) if self._tracing else None
-            record = self._recorder.begin(metadata) if self._recorder else None
+            spans = self.tracing.stream(metadata) if self.tracing else None
+            record = self.recorder.begin(metadata) if self.recorder else None
             async for message in _noting(stream, record):
                 event = None
                 await _step_aside(message, exchange)
@@ -152,7 +141,7 @@ class Processor:
                 if exchange.finished:
                     break
         except Exception as error:  # noqa: BLE001 - the one place that fails open: no bug of ours may cost a request
-            self._observer.observe(ExchangeFailed(error))
+            self.observer.observe(ExchangeFailed(error))
             outcome = None if settled else Reason.INTERNAL
             for reply in _noted(wire.replies_to(message, exchange.abandon(event), outcome), record):
                 yield reply
@@ -166,10 +155,10 @@ class Processor:
     ) -> tuple[Reply, Outcome]:
         started = time.perf_counter()
         if spans is None:
-            result = await self._recaller.recall(request)
+            result = await self.recaller.recall(request)
         else:
             with spans.recall(request) as finished:
-                result = await self._recaller.recall(request)
+                result = await self.recaller.recall(request)
                 finished(result)
         duration_ms = (time.perf_counter() - started) * 1000
         return exchange.recalled(result), outcome_of(result, duration_ms=duration_ms, unreadable=exchange.unreadable)
@@ -179,31 +168,30 @@ class Processor:
         if turn is None:
             return
         if spans is None:
-            self._retainer.accept(turn)
+            self.retainer.accept(turn)
             return
         with spans.retain(turn) as finished:
-            finished(self._retainer.accept(turn))
+            finished(self.retainer.accept(turn))
 
     def _report(self, exchange: Exchange, spans: StreamSpans | None) -> None:
         """Once for a request: a stream that only observes reads the same request as the filter that recalls."""
         if exchange.lost_answer is not None:
             reason, detail = exchange.lost_answer
-            self._observer.observe(TurnDropped(reason.value, detail))
+            self.observer.observe(TurnDropped(reason.value, detail))
         if exchange.observing:
             return
         if exchange.unreadable:
-            self._observer.observe(SettingsUnreadable(exchange.unreadable))
+            self.observer.observe(SettingsUnreadable(exchange.unreadable))
         if exchange.refusal is None:
             return
-        self._observer.observe(ExchangeBypassed(exchange.refusal))
+        self.observer.observe(ExchangeBypassed(exchange.refusal))
         if spans is not None:
             spans.bypassed(exchange.refusal)
 
     def _trusted(self, metadata: dict[str, str]) -> bool:
-        if self._shared_secret is None:
+        if self.shared_secret is None:
             return True
-        name, secret = self._shared_secret
-        return hmac.compare_digest(metadata.get(name, "").encode(), secret.encode())
+        return hmac.compare_digest(metadata.get(self.secret_header, "").encode(), self.shared_secret.encode())
 
 
 def _refused(exchange: Exchange) -> Outcome | Reason | None:

@@ -1,7 +1,7 @@
 """The request phase: recall and the concurrent compression of the conversation, under one deadline."""
 
 import asyncio
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -77,37 +77,29 @@ class ConcurrentCompression:
 _SEPARATOR = "\n\n"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RequestPhase:
     """What happens to a request before it goes upstream.
 
-    Args:
+    Attributes:
         compressor: None: conversations go upstream whole.
         journal: takes note of each recall.
         steers: obeys what the user tells the memory, before it is searched.
     """
 
-    def __init__(
-        self,
-        *,
-        recaller: Recaller,
-        history: StoredHistory,
-        observer: Observer,
-        config: RecallConfig,
-        priority: RequestsFirst,
-        compressor: Compressor | None = None,
-        journal: RecallJournal | None = None,
-        steers: InWords | None = None,
-    ) -> None:
-        self._steers = steers
-        self._journal = journal
-        self._recaller = recaller
-        self._history = history
-        self._observer = observer
-        self._config = config
-        self._priority = priority
-        self._compressor = compressor
-        self._compressions = ToolLoopCache[Compression]()
-        self.prepare = recaller.prepare
+    recaller: Recaller
+    history: StoredHistory
+    observer: Observer
+    config: RecallConfig
+    priority: RequestsFirst
+    compressor: Compressor | None = None
+    journal: RecallJournal | None = None
+    steers: InWords | None = None
+    _compressions: ToolLoopCache[Compression] = field(init=False, default_factory=ToolLoopCache)
+
+    async def prepare(self) -> None:
+        """Same as of `Recaller`."""
+        await self.recaller.prepare()
 
     async def recall(self, request: RecallRequest, explanation: Explanation | None = None) -> RecallResult:
         """What to put into the request. Never raises (but for cancellation): a failure is a reason, and no text.
@@ -115,36 +107,36 @@ class RequestPhase:
         Args:
             explanation: where to record the reasons; then the result belongs to no request, and is counted nowhere.
         """
-        with self._priority.request():
+        with self.priority.request():
             return await self._recalled(request, explanation)
 
     async def _recalled(self, request: RecallRequest, explanation: Explanation | None) -> RecallResult:
         timer = StepTimer(explanation)
         steered: Steered | None = None
         try:
-            deadline = Deadline(self._config)
-            request = await self._history.completed(request, deadline, timer)
-            if self._steers is not None and explanation is None:
-                steered = await self._steers.obey(request)
+            deadline = Deadline(self.config)
+            request = await self.history.completed(request, deadline, timer)
+            if self.steers is not None and explanation is None:
+                steered = await self.steers.obey(request)
                 # Obeying has a deadline of its own.
-                deadline = Deadline(self._config) if steered is not None else deadline
-            if self._compressor is not None and request.compressible:
-                result = await self._compressed(self._compressor, request, deadline, timer)
+                deadline = Deadline(self.config) if steered is not None else deadline
+            if self.compressor is not None and request.compressible:
+                result = await self._compressed(self.compressor, request, deadline, timer)
             else:
-                result = await self._recaller.recall(request, deadline, timer)
+                result = await self.recaller.recall(request, deadline, timer)
             if explanation is not None:
-                await self._recaller.explain_left_out(request, explanation)
+                await self.recaller.explain_left_out(request, explanation)
         except Exception as error:  # noqa: BLE001 - no bug of ours may cost a request
-            self._observer.observe(ExchangeFailed(error))
+            self.observer.observe(ExchangeFailed(error))
             result = RecallResult(reason=Reason.INTERNAL)
         result = replace(
             result, steps_ms=timer.ms, runs=tuple(timer.runs), shortened=request.shortened, steered=steered
         )
         if explanation is None:
-            if self._journal is not None:
-                self._journal.note(request, result)
+            if self.journal is not None:
+                self.journal.note(request, result)
             # The request goes on first, and is logged and counted then.
-            asyncio.get_running_loop().call_soon(self._observer.observe, RecallFinished(result))
+            asyncio.get_running_loop().call_soon(self.observer.observe, RecallFinished(result))
         return result
 
     async def _compressed(
@@ -159,7 +151,7 @@ class RequestPhase:
             chain_state_until=deadline.chain_state(),
         ) as compressing:
             visible = partial(_visible, compressing, deadline, timer)
-            result = await self._recaller.recall(request, deadline, timer, visible)
+            result = await self.recaller.recall(request, deadline, timer, visible)
             compression = await compressing.result()
         # A step of a stored chain finds its items in the log again; here they would only take memory.
         self._compressions.put(request, replace(compression, items=None, statements=()))

@@ -85,7 +85,7 @@ async def injected(
 ) -> tuple[dict[str, Any], str]:
     """What the processor tells of the request, and the body that goes upstream."""
     processor = Processor(
-        ExchangeSettings(known.config, max_body_bytes=1 << 20, max_answer_bytes=1 << 20),
+        settings=ExchangeSettings(known.config, max_body_bytes=1 << 20, max_answer_bytes=1 << 20),
         recaller=known.recaller,
         retainer=Retain(),
         observer=SilentObserver(),

@@ -73,10 +73,10 @@ class Service:
 
     @asynccontextmanager
     async def serve(
-        self, config: ServerConfig | None = None, secret: tuple[str, str] | None = None
+        self, config: ServerConfig | None = None, secret: str | None = None
     ) -> AsyncIterator[grpc.aio.Channel]:
         processor = Processor(
-            ExchangeSettings(MemoryConfig(), max_body_bytes=1 << 26, max_answer_bytes=1 << 20),
+            settings=ExchangeSettings(MemoryConfig(), max_body_bytes=1 << 26, max_answer_bytes=1 << 20),
             recaller=self.recall,
             retainer=self.retain,
             observer=self.observer,
@@ -224,7 +224,7 @@ async def test_the_shared_secret_is_required(service: Service, sent: str | None,
     metadata = (("x-memory-secret", sent),) if sent else ()
     # Who is not trusted is not listened to: a message may meet a stream that has ended.
     messages = RECALL if recalls else []
-    async with service.serve(secret=("x-memory-secret", "right")) as channel:
+    async with service.serve(secret="right") as channel:
         answers = await exchange(channel, messages, metadata)
     assert len(answers) == 2 * recalls
     assert len(service.recall.requests) == recalls

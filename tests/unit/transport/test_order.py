@@ -30,7 +30,7 @@ async def test_copies_give_way_to_the_request_that_they_are_of(monkeypatch: pyte
     monkeypatch.setattr(processor, "_ASIDE_SECONDS", 0.2)
     done: list[str] = []
     serving = processor.Processor(
-        ExchangeSettings(MemoryConfig(), max_body_bytes=1 << 20, max_answer_bytes=1 << 20),
+        settings=ExchangeSettings(MemoryConfig(), max_body_bytes=1 << 20, max_answer_bytes=1 << 20),
         recaller=Recalling(done),
         retainer=Retain(),
         observer=Quiet(),

@@ -97,12 +97,11 @@ async def outcomes(
 ) -> list[tuple[str, dict[str, Any] | None]]:
     """The replies' kinds, and what they tell."""
     processor = Processor(
-        ExchangeSettings(MemoryConfig(), max_body_bytes=1 << 20, max_answer_bytes=1 << 20),
+        settings=ExchangeSettings(MemoryConfig(), max_body_bytes=1 << 20, max_answer_bytes=1 << 20),
         recaller=Recall(result),
         retainer=Retain(),
         observer=Quiet(),
         clock=Clock(),
-        other_metadata=("x-memory-secret",),
     )
 
     async def stream() -> AsyncIterator[pb.ProcessingRequest]:
