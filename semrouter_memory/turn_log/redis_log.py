@@ -59,17 +59,116 @@ _PRECEDENCE_MS = 1_000
 """Longer than one attempt. A replica that dies meanwhile holds up the owner's transactions for so long."""
 
 
-class Transactions:
-    """Runs transactions through one connection."""
+class RedisTurnLog(StoredTurnLog):
+    """Accepted turns in a local spool and in Redis.
 
-    def __init__(self, connection: RedisConnection, keys: Keys) -> None:
+    `append` runs where it is called. Between `start` and `stop` turns are forwarded by themselves.
+
+    All replicas' digests are made with one secret key. It is made once, stored in Redis, and remembered in the spool, so that
+    it is known while Redis is unavailable. After every outage Redis is asked again: it may have another key; where it has none,
+    it gets this process's.
+
+    Args:
+        path: the local file; it and its directory are made when they are missing.
+        prefix: begins every key.
+        forwarded: told of each turn that has arrived in Redis and waits: whose it is, and its session.
+        on_error: told of background errors that are bugs, not outages.
+        config: see `StoredTurnLog`; and how long turns are retained, after which their texts expire when no sweep removes them.
+
+    Raises:
+        ConfigurationError: the local file cannot be used; the message names it and says why.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        connection: RedisConnection,
+        *,
+        prefix: str,
+        clock: Clock,
+        forwarded: Callable[[Scope, str], object],
+        on_error: Callable[[BaseException], object],
+        config: RetainConfig | None = None,
+    ) -> None:
+        config = config or RetainConfig()
+        super().__init__(path, clock=clock, config=config)
         self._connection = connection
-        self._keys = keys
+        self._keys = Keys(prefix)
+        # Longer than sweeps keep turns.
+        self._keep = timedelta(days=2 * config.turn_retention_days)
+        self._spool = Spool(self._database)
         self._turns = InProcessOwnerLocks()
         self._running = asyncio.Semaphore(_CONCURRENT)
         self._replica = uuid.uuid4().bytes
+        self._asked_after = -1
+        self._key = self._spool.digest_key()
+        self._known = self._rows_under(self._key) if self._key else None
+        self._forwarder = Forwarder(
+            self._spool, connection, self._keys, self._take, forwarded=forwarded, on_error=on_error
+        )
 
-    async def on_owner(self, owner: str, work: Work[T], *, also_watch: Sequence[str] = ()) -> T:
+    async def start(self) -> None:
+        """Begin to forward. Redis need not be available."""
+        with suppress(UnavailableError):
+            self._times.pass_deletion(await (await self._rows()).latest_time())
+        self._forwarder.start()
+        await super().start()
+
+    async def stop(self) -> None:
+        """Forward what can be forwarded in a short time, then close the spool. The connection stays open."""
+        await self._forwarder.stop(_LAST_FORWARD_SECONDS)
+        self.close()
+
+    # -- the storage ---------------------------------------------------------------------------------------------------
+
+    async def change(self, operation: str, scope_or_owner: Scope | str, decide: Decision[T]) -> T:
+        async with self._using(operation) as rows:
+            owner = scope_or_owner
+            if isinstance(owner, Scope):
+                owner = rows.digests.owner(owner)
+
+            async def work() -> tuple[list[Command], tuple[Changes, T]]:
+                changes, result = await decide(rows)
+                return rows.commands(changes), (changes, result)
+
+            changes, result = await self._on_owner(owner, work)
+            if changes.tombstone is not None:
+                rows.deleted_here(changes.tombstone)
+            return result
+
+    async def read(self, operation: str, look: Callable[[LogRows], Awaitable[T]]) -> T:
+        async with self._using(operation) as rows:
+            return await look(rows)
+
+    @asynccontextmanager
+    async def _using(self, operation: str) -> AsyncIterator[RedisRows]:
+        with reported_as(TurnLogError, f"turn log: {operation}"):
+            yield await self._rows()
+
+    async def _rows(self) -> RedisRows:
+        """Under the key that Redis has, unless there was no outage since it was asked last.
+
+        Raises:
+            UnavailableError: Redis must be asked, and is unavailable.
+        """
+        disturbances = self._connection.disturbances
+        if self._known is not None and self._asked_after == disturbances:
+            return self._known
+        proposed = self._key or secrets.token_bytes(_KEY_BYTES)
+        await self._connection.execute("SETNX", self._keys("key"), proposed)
+        key = bytes(await self._connection.execute("GET", self._keys("key")))
+        if self._known is None or key != self._key:
+            await self._spool.remember_digest_key(key)
+            self._key, self._known = key, self._rows_under(key)
+        self._asked_after = disturbances
+        return self._known
+
+    def _rows_under(self, key: bytes) -> RedisRows:
+        return RedisRows(self._connection, self._keys, Digests(key), deleted=self._times.pass_deletion, keep=self._keep)
+
+    # -- transactions --------------------------------------------------------------------------------------------------
+
+    async def _on_owner(self, owner: str, work: Work[T], *, also_watch: Sequence[str] = ()) -> T:
         """Retry `work` until its commands commit without a conflict.
 
         Args:
@@ -113,112 +212,6 @@ class Transactions:
             except WatchError:
                 return None
             return (result,)
-
-
-class RedisTurnLog(StoredTurnLog):
-    """Accepted turns in a local spool and in Redis.
-
-    `append` runs where it is called. Between `start` and `stop` turns are forwarded by themselves.
-
-    All replicas' digests are made with one secret key. It is made once, stored in Redis, and remembered in the spool, so that
-    it is known while Redis is unavailable. After every outage Redis is asked again: it may have another key; where it has none,
-    it gets this process's.
-
-    Args:
-        path: the local file; it and its directory are made when they are missing.
-        prefix: begins every key.
-        forwarded: told of each turn that has arrived in Redis and waits: whose it is, and its session.
-        on_error: told of background errors that are bugs, not outages.
-        config: see `StoredTurnLog`; and how long turns are retained, after which their texts expire when no sweep removes them.
-
-    Raises:
-        ConfigurationError: the local file cannot be used; the message names it and says why.
-    """
-
-    def __init__(
-        self,
-        path: Path,
-        connection: RedisConnection,
-        *,
-        prefix: str,
-        clock: Clock,
-        forwarded: Callable[[Scope, str], object],
-        on_error: Callable[[BaseException], object],
-        config: RetainConfig | None = None,
-    ) -> None:
-        config = config or RetainConfig()
-        super().__init__(path, clock=clock, config=config)
-        self._connection = connection
-        self._keys = Keys(prefix)
-        # Longer than sweeps keep turns.
-        self._keep = timedelta(days=2 * config.turn_retention_days)
-        self._spool = Spool(self._database)
-        self._transactions = Transactions(connection, self._keys)
-        self._asked_after = -1
-        self._key = self._spool.digest_key()
-        self._known = self._rows_under(self._key) if self._key else None
-        self._forwarder = Forwarder(
-            self._spool, connection, self._keys, self._take, forwarded=forwarded, on_error=on_error
-        )
-
-    async def start(self) -> None:
-        """Begin to forward. Redis need not be available."""
-        with suppress(UnavailableError):
-            self._times.pass_deletion(await (await self._rows()).latest_time())
-        self._forwarder.start()
-        await super().start()
-
-    async def stop(self) -> None:
-        """Forward what can be forwarded in a short time, then close the spool. The connection stays open."""
-        await self._forwarder.stop(_LAST_FORWARD_SECONDS)
-        self.close()
-
-    # -- the storage ---------------------------------------------------------------------------------------------------
-
-    async def change(self, operation: str, scope_or_owner: Scope | str, decide: Decision[T]) -> T:
-        async with self._using(operation) as rows:
-            owner = scope_or_owner
-            if isinstance(owner, Scope):
-                owner = rows.digests.owner(owner)
-
-            async def work() -> tuple[list[Command], tuple[Changes, T]]:
-                changes, result = await decide(rows)
-                return rows.commands(changes), (changes, result)
-
-            changes, result = await self._transactions.on_owner(owner, work)
-            if changes.tombstone is not None:
-                rows.deleted_here(changes.tombstone)
-            return result
-
-    async def read(self, operation: str, look: Callable[[LogRows], Awaitable[T]]) -> T:
-        async with self._using(operation) as rows:
-            return await look(rows)
-
-    @asynccontextmanager
-    async def _using(self, operation: str) -> AsyncIterator[RedisRows]:
-        with reported_as(TurnLogError, f"turn log: {operation}"):
-            yield await self._rows()
-
-    async def _rows(self) -> RedisRows:
-        """Under the key that Redis has, unless there was no outage since it was asked last.
-
-        Raises:
-            UnavailableError: Redis must be asked, and is unavailable.
-        """
-        disturbances = self._connection.disturbances
-        if self._known is not None and self._asked_after == disturbances:
-            return self._known
-        proposed = self._key or secrets.token_bytes(_KEY_BYTES)
-        await self._connection.execute("SETNX", self._keys("key"), proposed)
-        key = bytes(await self._connection.execute("GET", self._keys("key")))
-        if self._known is None or key != self._key:
-            await self._spool.remember_digest_key(key)
-            self._key, self._known = key, self._rows_under(key)
-        self._asked_after = disturbances
-        return self._known
-
-    def _rows_under(self, key: bytes) -> RedisRows:
-        return RedisRows(self._connection, self._keys, Digests(key), deleted=self._times.pass_deletion, keep=self._keep)
 
     # -- where it is called --------------------------------------------------------------------------------------------
 
@@ -265,7 +258,7 @@ class RedisTurnLog(StoredTurnLog):
             return [*commands, ("SET", arrived, arriving.number, "EX", _RUN_SECONDS)], appended
 
         owner = rows.digests.owner(arriving.scope)
-        return await self._transactions.on_owner(owner, work, also_watch=(arrived,))
+        return await self._on_owner(owner, work, also_watch=(arrived,))
 
     # -- with the spool ------------------------------------------------------------------------------------------------
 
