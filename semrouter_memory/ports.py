@@ -41,7 +41,6 @@ from semrouter_memory.model import (
 class Clock(Protocol):
     def now(self) -> datetime:
         """The current time, aware, UTC."""
-        ...
 
 
 class Embedder(Protocol):
@@ -53,7 +52,6 @@ class Embedder(Protocol):
     @property
     def fingerprint(self) -> str:
         """Names the vector space: two embedders with the same fingerprint give comparable vectors."""
-        ...
 
     async def embed_query(self, text: str) -> Vector: ...
 
@@ -64,11 +62,9 @@ class Embedder(Protocol):
     @property
     def max_passage_tokens(self) -> int:
         """How many tokens of a passage the model reads. A longer one is cut: its vector says nothing of the rest."""
-        ...
 
     def passage_tokens(self, text: str) -> int:
         """Tokens of the whole text, to compare with `max_passage_tokens`."""
-        ...
 
 
 MAX_PINNED = 64
@@ -81,12 +77,10 @@ class MemoryReader(Protocol):
     @property
     def available(self) -> bool:
         """False while the store is known to be unavailable; calls then fail at once."""
-        ...
 
     @property
     def is_quick(self) -> bool:
         """Whether fresh reads are answered within milliseconds: a Milvus server does not, since it waits for a time tick."""
-        ...
 
     async def search(
         self,
@@ -110,11 +104,9 @@ class MemoryReader(Protocol):
             fresh: see every write that was acknowledged before, at the price of waiting for it (a server's strong
                 consistency). Recall does not ask for it, reconcile does.
         """
-        ...
 
     async def get(self, scope: Scope, memory_id: str) -> Memory | None:
         """The owner's memory with that id, in whatever project, superseded ones included; reads fresh."""
-        ...
 
     async def page(self, criteria: Criteria, *, limit: int, cursor: str = "", oldest_first: bool = False) -> Page:
         """Memories, newest `created_at` first (ties by id, descending); reads fresh.
@@ -125,15 +117,12 @@ class MemoryReader(Protocol):
         Raises:
             InvalidRequestError: the cursor is not one that a listing gave out.
         """
-        ...
 
     async def predecessors(self, scope: Scope, memory_ids: Sequence[str]) -> list[Memory]:
         """The owner's memories that these superseded (one step back), in whatever project; reads fresh."""
-        ...
 
     async def count(self, scope: Scope) -> int:
         """How many memories the owner has, in all projects, superseded and expired ones included; reads fresh."""
-        ...
 
 
 class MemoryWriter(Protocol):
@@ -141,22 +130,18 @@ class MemoryWriter(Protocol):
 
     async def upsert(self, scope: Scope, rows: Sequence[EmbeddedMemory]) -> None:
         """Write rows whole, replacing those with the same id and passage. Every row's scope has the owner of `scope`."""
-        ...
 
     async def delete(self, scope: Scope, memory_ids: Sequence[str]) -> int:
         """Delete the owner's memories with these ids and their passages; returns how many memories there were.
 
         Other owners' ids have no effect.
         """
-        ...
 
     async def delete_all(self, scope: Scope, reach: Reach) -> int:
         """Delete all of the owner's memories (`ALL`) or those of the scope's project (`EXACT`), history included."""
-        ...
 
     async def compact(self) -> None:
         """Take what was deleted out of the files too, as far as the store can be told to."""
-        ...
 
 
 class MemoryIndex(Protocol):
@@ -196,7 +181,6 @@ class OwnerIndexes(Protocol):
         None: search the store. The owner has very many memories or was not active lately, or the version that proves an
         index correct cannot be read.
         """
-        ...
 
 
 class TurnInbox(Protocol):
@@ -217,11 +201,9 @@ class TurnInbox(Protocol):
         Args:
             remember: the user explicitly asks to remember something: a trigger.
         """
-        ...
 
     async def sweep(self, *, finished_before: datetime) -> int:
         """Drop turns that finished before that; returns how many. Tombstones stay."""
-        ...
 
 
 class Deletions(Protocol):
@@ -229,7 +211,6 @@ class Deletions(Protocol):
 
     async def tombstones(self, scope: Scope) -> "Tombstones":
         """What was deleted of this owner, by whatever replica, for checking reads and writes."""
-        ...
 
 
 class SessionQueue(Protocol):
@@ -237,33 +218,27 @@ class SessionQueue(Protocol):
 
     async def pending(self) -> list[PendingSession]:
         """Sessions that are not done with and not under a live lease, longest waiting first."""
-        ...
 
     async def claim(self, scope: Scope, session_id: str, *, lease: timedelta, context: int) -> Claim | None:
         """Take the session, or None when another claim is alive or there is nothing to do.
 
         There is something to do while turns wait, or were accepted since the last episode.
         """
-        ...
 
     async def renew(self, claim: Claim, *, lease: timedelta) -> bool:
         """Let the claim's lease end that much after now; returns whether the claim is still current."""
-        ...
 
     async def release(self, claim: Claim) -> None:
         """Give the claim back; nothing else changes."""
-        ...
 
     async def finish(self, claim: Claim, outcomes: Mapping[str, bool]) -> None:
         """End turns (id -> whether something was stored: extracted, else empty) and give the claim back.
 
         The text of a turn that had begun when a single memory of the user was deleted is erased: it may tell of it.
         """
-        ...
 
     async def fail(self, claim: Claim, error: str, *, retry_at: datetime, max_attempts: int) -> int:
         """Count an attempt for each waiting turn and give the claim back; returns how many were dead-lettered."""
-        ...
 
 
 class ClaimedTurns(Deletions, Protocol):
@@ -271,23 +246,18 @@ class ClaimedTurns(Deletions, Protocol):
 
     async def session_turns(self, claim: Claim, *, limit: int) -> tuple[LoggedTurn, ...]:
         """The claimed session's last accepted turns that are still stored, oldest first, whatever their state."""
-        ...
 
     async def is_called(self, claim: Claim, name: str) -> bool:
         """Whether a client calls the claimed session by that name (session header, conversation id)."""
-        ...
 
     async def surviving(self, claim: Claim) -> frozenset[str]:
         """Ids of the claim's turns that were not deleted since; empty when the claim is no longer current."""
-        ...
 
     async def mark_rules_done(self, claim: Claim, outcomes: Mapping[str, bool]) -> None:
         """Turns were read for quotes (id -> whether one was found)."""
-        ...
 
     async def mark_episode(self, claim: Claim, *, through: int) -> None:
         """The session is summed up to the turn with that sequence number; an announced end is done with."""
-        ...
 
 
 class ConversationHistory(Deletions, Protocol):
@@ -295,11 +265,9 @@ class ConversationHistory(Deletions, Protocol):
 
     async def history(self, scope: Scope, previous_response_id: str, *, limit: int) -> list[Message]:
         """The last messages of the chain that ends with that response, oldest first; empty when unknown."""
-        ...
 
     async def chain(self, scope: Scope, previous_response_id: str, *, limit: int) -> StoredChain:
         """The last turns of the chain that ends with that response, items included, incomplete turns too."""
-        ...
 
 
 class DeletionLog(Deletions, Protocol):
@@ -311,18 +279,15 @@ class DeletionLog(Deletions, Protocol):
         The system's time, unless its clock was set back. What is said is covered by every deletion that comes after it,
         and by none that came before, by these times.
         """
-        ...
 
     async def timestamp(self) -> datetime:
         """Same as `now`, for what is not appended: the log remembers that it gave this time out."""
-        ...
 
     async def tombstone(self, tombstone: Tombstone, *, turn_ids: Sequence[str] = ()) -> None:
         """Commit a tombstone and delete the turns it covers: the named ones, or for a scope deletion all of them.
 
         Its time is moved up to that of what was accepted last: the deletion covers all that came before it.
         """
-        ...
 
     async def erase_answers(self, scope: Scope, *, since: datetime) -> None:
         """Erase what was answered in this user's finished turns since then, in whatever project; the turns stay.
@@ -330,11 +295,9 @@ class DeletionLog(Deletions, Protocol):
         What a turn that is not finished says is erased by `finish`, if a memory of the user was deleted since the turn
         began.
         """
-        ...
 
     def content_hash(self, content: str) -> str:
         """What a tombstone carries in place of a deleted statement: equal for the same words, however written."""
-        ...
 
 
 class SessionControl(Protocol):
@@ -349,7 +312,6 @@ class SessionControl(Protocol):
         Returns:
             The session, or None when the owner has none of that name.
         """
-        ...
 
     async def set_paused(self, scope: Scope, *, paused: bool) -> None:
         """Pause or resume remembering for the user, in all projects. Again has no effect.
@@ -357,7 +319,6 @@ class SessionControl(Protocol):
         No exchange of which a part was in the pause is stored, then or later; what was accepted before it is extracted.
         A deletion of everything does not end it. `Deletions.tombstones` says whether it is paused.
         """
-        ...
 
 
 class LogFiles(Protocol):
@@ -369,17 +330,14 @@ class LogFiles(Protocol):
 
         Such a log takes no turns until somebody puts a sound file in its place.
         """
-        ...
 
     async def totals(self) -> TurnTotals: ...
 
     async def compact(self) -> None:
         """Take what was deleted out of the log's files too."""
-        ...
 
     async def backup(self, directory: Path) -> None:
         """Write a consistent copy of the log's local files into an existing directory, under the same names."""
-        ...
 
 
 class TurnRecords(Protocol):
@@ -394,17 +352,14 @@ class TurnRecords(Protocol):
             scope: only this user's (in whatever project); None: everybody's.
             before: only those with a smaller sequence number; 0: from the newest.
         """
-        ...
 
     async def get_turn(self, turn_id: str) -> LoggedTurn | None: ...
 
     async def retry(self, turn_ids: Sequence[str]) -> int:
         """Let dead letters wait again, with all attempts before them; returns how many. Others are left alone."""
-        ...
 
     async def drop(self, turn_ids: Sequence[str]) -> int:
         """Delete dead or waiting turns; they count as deleted. Returns how many."""
-        ...
 
 
 class TurnLog(
@@ -426,24 +381,19 @@ class Tombstones(Protocol):
 
     def __bool__(self) -> bool:
         """Whether anything was deleted or paused."""
-        ...
 
     @property
     def paused_since(self) -> datetime | None:
         """Since when the user has paused remembering; None: it is not paused."""
-        ...
 
     def covers(self, memory: Memory) -> bool:
         """Whether this memory was deleted: by id, or by scope after it was observed."""
-        ...
 
     def forbids(self, scope: Scope, content: str, observed_at: datetime) -> bool:
         """Whether writing this statement now would bring back something that was deleted after it was said."""
-        ...
 
     def erases(self, observed_at: datetime) -> bool:
         """Whether a turn that began then and is not finished may tell of a memory that was deleted since."""
-        ...
 
 
 class OwnerHold(Protocol):
@@ -455,7 +405,6 @@ class OwnerHold(Protocol):
         Raises:
             LockLostError: it is not.
         """
-        ...
 
 
 class OwnerLocks(Protocol):
@@ -465,7 +414,6 @@ class OwnerLocks(Protocol):
         Raises:
             LockLostError: the lock cannot be acquired because its store is unavailable.
         """
-        ...
 
 
 class SessionStates(Protocol):
@@ -473,7 +421,6 @@ class SessionStates(Protocol):
 
     async def get(self, scope: Scope, keys: Sequence[str]) -> Mapping[str, bytes]:
         """The values of the scope's keys (user and project); keys without one, or whose value has ended, are left out."""
-        ...
 
     async def put(self, scope: Scope, key: str, value: bytes, *, ttl: timedelta) -> None: ...
 
@@ -492,27 +439,22 @@ class StateStore(SessionStates, Protocol):
 
     async def count_uses(self, scope: Scope, uses: Mapping[str, int], *, at: datetime) -> None:
         """Add to the access counts of the owner's memories (id -> how often)."""
-        ...
 
     async def usage(self, scope: Scope, memory_ids: Sequence[str]) -> Mapping[str, Usage]:
         """What is known of these memories' use; ids without any are left out."""
-        ...
 
     async def drop_usage(self, scope: Scope, memory_ids: Sequence[str]) -> None: ...
 
     async def forget(self, scope: Scope, reach: Reach) -> None:
         """Drop every value of the owner (`ALL`) or of the scope's project (`EXACT`), and the receipts; usage goes with `ALL`."""
-        ...
 
     async def sweep(self) -> int:
         """Really delete what has ended; returns how many values."""
-        ...
 
     async def compact(self) -> None: ...
 
     async def backup(self, directory: Path) -> None:
         """Same as `LogFiles.backup`."""
-        ...
 
 
 class ChatModel(Protocol):
@@ -524,7 +466,6 @@ class ChatModel(Protocol):
     @property
     def retry_after(self) -> float | None:
         """Seconds until an unavailable model may be asked again; None while it is available."""
-        ...
 
     async def complete(self, messages: Sequence[ChatMessage]) -> str: ...
 
@@ -532,7 +473,6 @@ class ChatModel(Protocol):
 class Observer(Protocol):
     def observe(self, event: Event) -> None:
         """Take note of an event. Quick, never raises."""
-        ...
 
 
 NewId = Callable[[], str]

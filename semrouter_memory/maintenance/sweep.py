@@ -120,7 +120,6 @@ class MemoryScan(Protocol):
 
         It reads the whole collection. Raises `StoreUnavailableError`.
         """
-        ...
 
 
 class Sweeper:

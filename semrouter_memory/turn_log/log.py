@@ -166,7 +166,15 @@ class StoredTurnLog(Storage):
     async def list_turns(
         self, *, scope: Scope | None, states: frozenset[TurnState] | None, limit: int, before: int = 0
     ) -> list[LoggedTurn]:
-        return await self.read("list_turns", lambda rows: _listed(rows, scope, states, limit, before))
+        async def look(rows: LogRows) -> list[LoggedTurn]:
+            owner, last = rows.digests.owner(scope) if scope is not None else None, before
+            found: list[LoggedTurn] = []
+            while batch := await rows.listed(owner, states, before=last, limit=limit - len(found)):
+                found += await _whole(rows, batch)
+                last = batch[-1].sequence
+            return found
+
+        return await self.read("list_turns", look)
 
     async def get_turn(self, turn_id: str) -> LoggedTurn | None:
         async def look(rows: LogRows) -> LoggedTurn | None:
@@ -359,20 +367,6 @@ def _reaches_its_beginning(links: Sequence[TurnRow], response: str) -> bool:
             return False
         expected = row.previous
     return expected == ""
-
-
-async def _listed(
-    rows: LogRows, scope: Scope | None, states: frozenset[TurnState] | None, limit: int, before: int
-) -> list[LoggedTurn]:
-    owner = rows.digests.owner(scope) if scope is not None else None
-    found: list[LoggedTurn] = []
-    while len(found) < limit:
-        batch = await rows.listed(owner, states, before=before, limit=limit - len(found))
-        if not batch:
-            break
-        found += await _whole(rows, batch)
-        before = batch[-1].sequence
-    return found
 
 
 async def _whole(rows: LogRows, found: Sequence[TurnRow]) -> list[LoggedTurn]:

@@ -62,15 +62,12 @@ class LogRows(Protocol):
 
     async def before(self, session_id: str, sequence: int, limit: int) -> list[TurnRow]:
         """The session's last turns below that sequence number, newest first, incomplete ones too."""
-        ...
 
     async def after(self, session_id: str, sequence: int) -> list[TurnRow]:
         """All of the session's turns above it, oldest first."""
-        ...
 
     async def found_by(self, key: str) -> list[TurnRow]:
         """Turns that a lookup key leads to, the last learned first; only so many."""
-        ...
 
     async def contents(self, rows: Sequence[TurnRow]) -> dict[int, Content]: ...
 
@@ -80,27 +77,22 @@ class LogRows(Protocol):
         self, owner: str | None, states: frozenset[TurnState] | None, *, before: int, limit: int
     ) -> list[TurnRow]:
         """Turns in one of these states, newest first; `before` 0: from the newest."""
-        ...
 
     async def finished_before(self, time: int, limit: int) -> list[TurnRow]:
         """Turns whose retention ran before that time."""
-        ...
 
     async def pending(self) -> list[SessionRow]: ...
 
     async def pending_purges(self) -> frozenset[str]:
         """Owners whose deletions are not complete."""
-        ...
 
     async def next_sequence(self) -> int:
         """Grows with every transaction that takes effect; a number is never used again."""
-        ...
 
     async def latest_time(self) -> int: ...
 
     async def counts(self) -> dict[str, int]:
         """The durable totals, by the names of `TurnTotals`."""
-        ...
 
 
 async def waiting_turns(rows: LogRows, session: SessionRow) -> list[TurnRow]:
@@ -208,7 +200,6 @@ class Storage(Protocol):
 
     async def change(self, operation: str, scope_or_owner: Scope | str, decide: Decision[T]) -> T:
         """Decide and apply in one transaction on an owner's rows. `decide` may run several times."""
-        ...
 
     async def read(self, operation: str, look: Callable[[LogRows], Awaitable[T]]) -> T: ...
 
