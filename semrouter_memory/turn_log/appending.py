@@ -37,20 +37,6 @@ from semrouter_memory.turn_log.tombstones import silenced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Partial:
-    """An incomplete turn that the new one merges.
-
-    Attributes:
-        content: None where it was erased.
-        leaves_session: it is the only turn of another session.
-    """
-
-    row: TurnRow
-    content: Content | None
-    leaves_session: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
     """What the decision depends on, apart from the turn itself.
 
@@ -59,6 +45,7 @@ class Surroundings:
         previous: the turn that was answered by the response that this one continues.
         session_id: "" for a new transcript session, which gets its id when it is made.
         session: the session of that id; None for a new one.
+        partial: the incomplete turn that the new one merges.
         is_silenced: the session is not remembered: only the turn's place in the conversation is stored.
     """
 
@@ -67,7 +54,7 @@ class Surroundings:
     previous: TurnRow | None
     session_id: str
     session: SessionRow | None
-    partial: Partial | None
+    partial: TurnRow | None
     is_silenced: bool
 
     def own_keys(self, bound: BoundedTurn, after: int) -> list[str]:
@@ -131,7 +118,7 @@ async def _transcript_session(view: View, turn: Turn) -> SessionRow | None:
     return sessions[best.session_id] if best else None
 
 
-async def _partial(view: View, turn: Turn, previous: TurnRow | None, session: SessionRow | None) -> Partial | None:
+async def _partial(view: View, turn: Turn, previous: TurnRow | None, session: SessionRow | None) -> TurnRow | None:
     """The incomplete turn that this one continues."""
     row = previous
     if row is None and turn.hints.conversation_id and session is not None and not any(turn.user_texts):
@@ -140,14 +127,7 @@ async def _partial(view: View, turn: Turn, previous: TurnRow | None, session: Se
     if row is None or row.accepted:
         return None
     own = await view.session(turn.scope, row.session_id)
-    if own is None or own.scope != turn.scope:
-        return None
-    moves = session is None or session.id != row.session_id
-    return Partial(
-        row=row,
-        content=(await view.rows.contents([row])).get(row.sequence),
-        leaves_session=moves and len(await view.rows.before(row.session_id, _NEWEST, 2)) == 1,
-    )
+    return row if own is not None and own.scope == turn.scope else None
 
 
 _NEWEST = 2**62
@@ -172,11 +152,14 @@ async def decide_append(
         if found := await view.found_by(key):
             return changes, await _repeat(changes, view, turn, found[0], around)
     session = around.session or SessionRow(id=around.session_id or new_session_id(new_id()), scope=turn.scope)
-    row, content = _new_row(bound, around, session, max_turn_chars)
+    row, content = _new_row(bound, around, session)
+    if (partial := around.partial) is not None:
+        said = (await view.rows.contents([partial])).get(partial.sequence)
+        row, content = _merged(row, content, partial, said, max_turn_chars)
+        changes.removed.append(partial)
+        if partial.session_id != session.id and len(await view.rows.before(partial.session_id, _NEWEST, 2)) == 1:
+            changes.sessions_removed.append(partial.session_id)
     changes.keys += [(key, row.sequence, when) for key, when in row.keys.items()]
-    if around.partial is not None:
-        changes.removed.append(around.partial.row)
-        changes.sessions_removed += [around.partial.row.session_id] if around.partial.leaves_session else []
     session = session.with_turn(row)
     if around.is_silenced:
         if turn.pauses_session:
@@ -215,7 +198,7 @@ def _silence(changes: Changes, turn: Turn, around: Surroundings, before: Sequenc
     at = micros(turn.observed_at)
     changes.tombstone = silenced(around.digests.owner(turn.scope), at, session_id)
     for row in before:
-        if around.partial is None or row.sequence != around.partial.row.sequence:
+        if around.partial is None or row.sequence != around.partial.sequence:
             changes.contents_erased.append(row)
             if row.open:
                 counted = "waiting" if row.state is TurnState.WAITING else "dead_lettered"
@@ -235,9 +218,7 @@ def _as_place(row: TurnRow) -> TurnRow:
     return replace(row, state=TurnState.EMPTY, kept_since=row.observed_at) if row.accepted else row
 
 
-def _new_row(
-    bound: BoundedTurn, around: Surroundings, session: SessionRow, max_turn_chars: int
-) -> tuple[TurnRow, Content]:
+def _new_row(bound: BoundedTurn, around: Surroundings, session: SessionRow) -> tuple[TurnRow, Content]:
     turn, digests, sequence = bound.turn, around.digests, around.sequence
     learned = dict.fromkeys(digests.answer_keys(turn), sequence)
     if turn.complete:
@@ -250,6 +231,7 @@ def _new_row(
         session_id=session.id,
         state=TurnState.WAITING if turn.complete else TurnState.INCOMPLETE,
         observed_at=micros(turn.observed_at),
+        kept_since=None if turn.complete else micros(turn.observed_at),
         remember=bound.remember,
         parent=around.previous.sequence if around.previous else None,
         response=digests.response_key(turn.scope, turn.response_id) if turn.response_id else "",
@@ -266,9 +248,7 @@ def _new_row(
         model=turn.model,
         items=bound.items,
     )
-    if around.partial is not None:
-        row, content = _merged(row, content, around.partial, turn, max_turn_chars)
-    return replace(row, kept_since=None if turn.complete else row.observed_at), content
+    return row, content
 
 
 def _previous_response(turn: Turn, digests: Digests) -> str | None:
@@ -280,14 +260,17 @@ def _previous_response(turn: Turn, digests: Digests) -> str | None:
 
 
 def _merged(
-    row: TurnRow, content: Content, partial: Partial, turn: Turn, max_turn_chars: int
+    row: TurnRow, content: Content, before: TurnRow, said: Content | None, max_turn_chars: int
 ) -> tuple[TurnRow, Content]:
-    """The turn with what the incomplete one said."""
-    before, said, continues = partial.row, partial.content, row.previous
+    """The turn with what the incomplete one said; None: that was erased."""
+    # A step that is tried twice continues the response before the last one: the items would hold it twice.
+    in_order = not row.previous or row.previous == before.response
+    # When the words were said: a deletion in between must find them older than itself.
+    observed_at = min(row.observed_at, before.observed_at)
     row = replace(
         row,
-        # When the words were said: a deletion in between must find them older than itself.
-        observed_at=min(row.observed_at, before.observed_at),
+        observed_at=observed_at,
+        kept_since=None if row.kept_since is None else observed_at,
         remember=row.remember or before.remember,
         ends=row.ends or before.ends,
         parent=before.parent,
@@ -296,8 +279,6 @@ def _merged(
     )
     if said is None:
         return row, replace(content, items=None)
-    # A step that is tried twice continues the response before the last one: the items would hold it twice.
-    in_order = not turn.hints.previous_response_id or continues == before.response
     return row, replace(
         content,
         user_texts=tuple(storable_texts((*said.user_texts, *content.user_texts), max_turn_chars)),
