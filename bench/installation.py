@@ -21,8 +21,7 @@ from bench.figures import ALONE, NOOP, PRODUCT
 from bench.workload import key_of
 from semrouter_memory.stack.envoy import StackOptions
 from semrouter_memory.stack.loopback import LOOPBACK, free_port
-from semrouter_memory.stack.process import Process
-from semrouter_memory.stack.stack import Stack
+from semrouter_memory.stack.stack import Process, Stack
 
 _PRODUCT_CLUSTER, _NOOP_CLUSTER = "memory_sidecar", "noop"
 _START_SECONDS = 20

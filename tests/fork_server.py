@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from semrouter_memory.stack.process import Process
+from semrouter_memory.stack.stack import Process
 from tests.forked import MESSAGE_BYTES
 
 _SIDECAR = (sys.executable, "-m", "semrouter_memory")

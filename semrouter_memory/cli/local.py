@@ -109,7 +109,7 @@ def build(
 ) -> None:
     """Build the quantised ONNX file of all-MiniLM-L6-v2 from its published weights (once, about half a minute)."""
     from semrouter_memory.embedding.build import build_model  # noqa: PLC0415 - onnx takes a second to load
-    from semrouter_memory.stack.process import steps  # noqa: PLC0415 - same
+    from semrouter_memory.stack.stack import steps  # noqa: PLC0415 - same
 
     with steps(out) as say:
         report = build_model(directory.expanduser(), progress=say, source=source, force=force)

@@ -23,8 +23,7 @@ from semrouter_memory.errors import ConfigurationError
 from semrouter_memory.stack.envoy import StackOptions
 from semrouter_memory.stack.llm import StandInLlm, served
 from semrouter_memory.stack.loopback import chosen_ports, local_client
-from semrouter_memory.stack.process import steps
-from semrouter_memory.stack.stack import LOCK, Stack, locked
+from semrouter_memory.stack.stack import LOCK, Stack, locked, steps
 
 ALICE, BOB = "demo-key-alice", "demo-key-bob"
 _MODEL = "stand-in"

@@ -23,8 +23,7 @@ from semrouter_memory.stack.envoy import PORTS, StackOptions
 from semrouter_memory.stack.llm import StandInLlm, served
 from semrouter_memory.stack.llm_probe import probe
 from semrouter_memory.stack.loopback import chosen_ports
-from semrouter_memory.stack.process import steps
-from semrouter_memory.stack.stack import Stack, locked
+from semrouter_memory.stack.stack import Stack, locked, steps
 
 _USER, _KEY = "alice", "demo-key-alice"
 _MODEL = "your-model"

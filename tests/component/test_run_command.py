@@ -19,8 +19,7 @@ from semrouter_memory.stack import llm_probe
 from semrouter_memory.stack.envoy import PORTS
 from semrouter_memory.stack.llm_probe import LlmProbe, probe
 from semrouter_memory.stack.loopback import LOOPBACK, chosen_ports, free_port
-from semrouter_memory.stack.process import Process
-from semrouter_memory.stack.stack import LOCK
+from semrouter_memory.stack.stack import LOCK, Process
 from tests.one_answer import answering
 from tests.raising import raising
 

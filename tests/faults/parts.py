@@ -20,8 +20,7 @@ from semrouter_memory.app.sidecar import App
 from semrouter_memory.config import load
 from semrouter_memory.stack.envoy import StackOptions
 from semrouter_memory.stack.loopback import LOOPBACK
-from semrouter_memory.stack.process import Process
-from semrouter_memory.stack.stack import Stack
+from semrouter_memory.stack.stack import Process, Stack
 from tests.envoy.client import CHAT, asking
 from tests.envoy.conftest import ALICE, Installation, eventually
 from tests.stand_in import misbehaving_llm

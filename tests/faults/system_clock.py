@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from semrouter_memory.stack.process import Process
+from semrouter_memory.stack.stack import Process
 
 _SOURCE = Path(__file__).with_suffix(".c")
 _MICROSECOND = timedelta(microseconds=1)

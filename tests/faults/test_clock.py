@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from semrouter_memory.app import adapters
 from semrouter_memory.errors import ChatModelError
-from semrouter_memory.stack.process import Process
+from semrouter_memory.stack.stack import Process
 from tests.envoy.conftest import Installation, eventually
 from tests.retaining import MakeBench, ScriptedModel
 
