@@ -25,6 +25,9 @@ from semrouter_memory.model.memories import (
     OUTDATED_BY,
     PASSAGE_COUNT,
     PINNED,
+    PROVENANCE,
+    PROVENANCE_IDS,
+    PROVENANCE_KINDS,
     QUOTE,
     REFLECTION_SOURCE,
     SESSION_SOURCE,
@@ -49,7 +52,6 @@ from semrouter_memory.model.memories import (
     Usage,
     derived_id,
 )
-from semrouter_memory.model.metadata import PROVENANCE, PROVENANCE_IDS, PROVENANCE_KINDS
 from semrouter_memory.model.requests import (
     Compression,
     CompressionReason,

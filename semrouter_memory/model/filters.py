@@ -11,8 +11,7 @@ from datetime import datetime
 from typing import TypeAlias
 from urllib.parse import unquote
 
-from semrouter_memory.model.memories import ALWAYS, CATEGORY, Memory, Period
-from semrouter_memory.model.metadata import PROVENANCE
+from semrouter_memory.model.memories import ALWAYS, CATEGORY, PROVENANCE, Memory, Period
 from semrouter_memory.model.scope import Json, MemoryType, Reach, Scope
 
 MAX_VALUE_CHARS = 128

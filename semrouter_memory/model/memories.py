@@ -1,4 +1,4 @@
-"""Memories, what becomes of new statements, and what maintenance did to them."""
+"""Memories with their metadata, what becomes of new statements, and what maintenance did to them."""
 
 import hashlib
 import json
@@ -59,6 +59,33 @@ owner's own at its end (`promote`)."""
 
 PINNED = "pinned"
 """Metadata: true for a memory that the user wants to have in every request."""
+
+# The metadata that the service writes itself, by name.
+
+PROVENANCE_IDS = frozenset({"turn_ids", "replaces", "contradicts", "consolidated_from", DERIVED_FROM, OUTDATED_BY})
+"""Lists of ids."""
+
+PROVENANCE_KINDS: Mapping[str, type] = {
+    "extractor": str,
+    "model": str,
+    FORM: str,
+    CONTEXT: str,
+    ASKED: str,
+    QUOTE: str,
+    STATEMENTS: list,
+    EPISODE: dict,
+    WITHIN: dict,
+    "confirmations": int,
+    PASSAGE_COUNT: int,
+    "flagged": bool,
+    PINNED: bool,
+    IMPORTED_AT: str,
+    ASSERTED_AT: str,
+}
+"""The types of the others."""
+
+PROVENANCE = PROVENANCE_IDS | PROVENANCE_KINDS.keys()
+"""All of them. A deletion follows `turn_ids` to the turns that a memory came from."""
 
 
 def derived_id(*of: str) -> str:
