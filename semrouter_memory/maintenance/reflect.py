@@ -30,7 +30,7 @@ from semrouter_memory.model import (
     derived_id,
 )
 from semrouter_memory.ports import ChatModel
-from semrouter_memory.reflect.cited import MAX_INSIGHTS, Insight, insight_prompt, parse_insights, within
+from semrouter_memory.reflect import MAX_INSIGHTS, Insight, insight_prompt, parse_insights, within
 from semrouter_memory.retain.passages import embedded
 
 EXTRACTOR = "reflection"

@@ -27,9 +27,18 @@ from semrouter_memory.ports import ChatModel
 from semrouter_memory.recall.render import cited_source
 from semrouter_memory.recall.strategy import best_first
 from semrouter_memory.recall.vector_search import VectorSearch
-from semrouter_memory.reflect import mentions
-from semrouter_memory.reflect.cited import UNUSABLE, CheckedAnswer, answer_prompt, checked_answer, within
-from semrouter_memory.reflect.mentions import Mentions, counted, in_words, naming
+from semrouter_memory.reflect import (
+    UNUSABLE,
+    CheckedAnswer,
+    Mentions,
+    answer_prompt,
+    checked_answer,
+    counted,
+    in_words,
+    naming,
+    not_told,
+    within,
+)
 from semrouter_memory.retain.passages import whole
 
 EXTRACTOR = "reflect"
@@ -244,7 +253,7 @@ def _by_count(
 
 
 def _by_model(asked: ReflectRequest, found: _Relevant, answer: CheckedAnswer, model: str) -> Reflection:
-    text, count = answer.text or mentions.not_told(asked.question), counted(found.memories)
+    text, count = answer.text or not_told(asked.question), counted(found.memories)
     return _reflection(text, found, answer.cited, count, known=bool(answer.text), model=model)
 
 

@@ -9,8 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semrouter_memory.model import CONTEXT, FORM, Memory, MemoryType, Scope
-from semrouter_memory.reflect import mentions
-from semrouter_memory.reflect.cited import UNUSABLE, CheckedAnswer, answer_prompt, checked_answer, cited, lines, within
+from semrouter_memory.reflect import (
+    UNUSABLE,
+    CheckedAnswer,
+    answer_prompt,
+    checked_answer,
+    cited,
+    counted,
+    in_words,
+    lines,
+    within,
+)
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -97,12 +106,12 @@ def test_sources_are_bounded_and_never_none() -> None:
 
 
 def test_counts_are_told_in_the_questions_language() -> None:
-    count = mentions.counted([BUDGET, memory("a passage", metadata={FORM: "passage"})])
-    assert mentions.in_words(count, "Why?", [1, 2]) == (
+    count = counted([BUDGET, memory("a passage", metadata={FORM: "passage"})])
+    assert in_words(count, "Why?", [1, 2]) == (
         "Mentioned once, on 1 March 2026; 1 passage of a document is about it [1][2]."
     )
-    assert mentions.in_words(count, "为什么？", [1]) == "提到过1次，在2026年3月1日；有1段文档与此有关 [1]。"
-    assert mentions.in_words(count, "Why?", []).endswith(" is about it.")
+    assert in_words(count, "为什么？", [1]) == "提到过1次，在2026年3月1日；有1段文档与此有关 [1]。"
+    assert in_words(count, "Why?", []).endswith(" is about it.")
 
 
 def test_an_answer_of_empty_lines_takes_no_time() -> None:

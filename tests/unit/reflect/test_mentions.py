@@ -3,7 +3,7 @@
 import pytest
 
 from semrouter_memory.model import Memory, Scope
-from semrouter_memory.reflect.mentions import counted, naming
+from semrouter_memory.reflect import counted, naming
 from tests.memories import memory
 
 TOLD = ("User is allergic to peanuts", "User's dog is called Rex", "用户对花生过敏")

@@ -1,1 +1,0 @@
-"""What a model says of memories: answers with citations and insights, each held against its sources."""
