@@ -14,7 +14,7 @@ from semrouter_memory import learned
 from semrouter_memory.config import Config
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.evaluation.running import load_embedder
-from semrouter_memory.learned.logistic import PROFILE_DIRECTORY, PROFILE_FILE
+from semrouter_memory.learned import PROFILE_DIRECTORY, PROFILE_FILE
 
 if TYPE_CHECKING:  # it takes seconds to load, and many read only the labelled files
     from sklearn.feature_extraction import DictVectorizer

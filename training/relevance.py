@@ -12,7 +12,7 @@ from semrouter_memory.config import RecallConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.language.third_person import embedded_text
 from semrouter_memory.language.words import tokens
-from semrouter_memory.learned.logistic import Logistic, components, log_odds
+from semrouter_memory.learned import Logistic, components, log_odds
 from semrouter_memory.model import FORM, Criteria, Hit, Memory, MemoryType, Message, Role, Scope
 from semrouter_memory.recall import relevance, wants
 from semrouter_memory.recall.features import CandidateFeatures, QueryFeatures

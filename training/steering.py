@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from semrouter_memory.language.phrases import phrases
-from semrouter_memory.learned.logistic import Multinomial
+from semrouter_memory.learned import Multinomial
 from semrouter_memory.retain.steering import CUT, features
 from training.fitting import Example, fit, read
 

@@ -22,7 +22,7 @@ from semrouter_memory.config import ExternalModel, MemoryConfig, RetainConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.errors import ConfigurationError
 from semrouter_memory.events import PassagesTruncated, WorkFailed
-from semrouter_memory.learned.logistic import use_profile
+from semrouter_memory.learned import use_profile
 from semrouter_memory.llm.circuit import ModelCircuits
 from semrouter_memory.maintenance.sweep import MemoryScan
 from semrouter_memory.manage.backup import StoreFiles

@@ -27,7 +27,7 @@ from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.errors import name_of
 from semrouter_memory.evaluation.cases import CaseTurn, read_cases, write_json
 from semrouter_memory.events import Event, ExchangeFailed, ExtractionFinished, TurnDropped, WorkFailed
-from semrouter_memory.learned.logistic import use_profile
+from semrouter_memory.learned import use_profile
 from semrouter_memory.model import Json, Scope, SessionHints, SessionKey, Turn
 from semrouter_memory.ports import Embedder
 from semrouter_memory.store.in_memory import InMemoryStore

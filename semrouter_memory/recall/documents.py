@@ -14,7 +14,7 @@ import numpy as np
 from semrouter_memory.config import KnowledgeConfig
 from semrouter_memory.language.bm25 import build
 from semrouter_memory.language.terms import search_terms
-from semrouter_memory.learned.logistic import Features, Logistic, log_odds, probabilities
+from semrouter_memory.learned import Features, Logistic, log_odds, probabilities
 from semrouter_memory.model import Criteria, Hit, MemoryType, Scope
 from semrouter_memory.ports import Clock, MemoryReader
 from semrouter_memory.recall.query import Query

@@ -25,7 +25,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from semrouter_memory.learned.logistic import Logistic, log_odds, probabilities
+from semrouter_memory.learned import Logistic, log_odds, probabilities
 from semrouter_memory.recall import wants
 from semrouter_memory.recall.categories import MemoryCategory, Need
 from semrouter_memory.recall.features import CandidateFeatures, Floats, QueryFeatures

@@ -12,7 +12,7 @@ from collections.abc import Container, Sequence
 
 from semrouter_memory.language.terms import terms
 from semrouter_memory.language.words import ngrams, tokens
-from semrouter_memory.learned.logistic import Features, Logistic
+from semrouter_memory.learned import Features, Logistic
 from semrouter_memory.model import Message, Role, Vector
 from semrouter_memory.recall.prototypes import Intent
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from semrouter_memory.language.sentences import QUESTION_MARKS, asks, orders
 from semrouter_memory.language.words import ngrams, tokens
-from semrouter_memory.learned.logistic import Features, Multinomial, components
+from semrouter_memory.learned import Features, Multinomial, components
 from semrouter_memory.model import Vector
 
 _BY_WORDS = Multinomial.load("keep")

@@ -16,7 +16,7 @@ from semrouter_memory.language.phrases import MARKS, after, phrases, words_of
 from semrouter_memory.language.scripts import simplified
 from semrouter_memory.language.sentences import asks, sentences
 from semrouter_memory.language.words import ngrams, spans, tokens
-from semrouter_memory.learned.logistic import Features, Multinomial
+from semrouter_memory.learned import Features, Multinomial
 
 _MAX_CHARS = 400
 """A longer message is work for the assistant, and not read."""

@@ -14,7 +14,7 @@ from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.embedding.quantize import Array, BertShape, Weights
 from semrouter_memory.errors import ConfigurationError
 from semrouter_memory.evaluation.running import load_embedder
-from semrouter_memory.learned.logistic import Logistic, use_profile
+from semrouter_memory.learned import Logistic, use_profile
 from tests import small_bert
 from training import documents, fitting
 from training.fitting import WEIGHTS

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from semrouter_memory.language.values import kinds
-from semrouter_memory.learned.logistic import Multinomial
+from semrouter_memory.learned import Multinomial
 from semrouter_memory.retain.reconciling.features import features, is_change, is_substituted, is_turned, swapped
 from semrouter_memory.retain.reconciling.statement import MANY_VALUED_KEYS, ONE_VALUED, Statement, statement
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from semrouter_memory.learned.logistic import Logistic, Multinomial
+from semrouter_memory.learned import Logistic, Multinomial
 
 
 def test_the_log_odds_are_the_bias_and_the_known_features() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from semrouter_memory.errors import ConfigurationError
-from semrouter_memory.learned.logistic import PROFILE_DIRECTORY, PROFILE_FILE, Logistic, Multinomial, use_profile
+from semrouter_memory.learned import PROFILE_DIRECTORY, PROFILE_FILE, Logistic, Multinomial, use_profile
 
 FINGERPRINT = "bge-small-en-v1.5/384/0123456789ab"
 WANTS = {"bias": 0.25, "weights": {"#0": 1.0, "#3": -2.0}, "cut": 0.5}

@@ -8,7 +8,7 @@ from pathlib import Path
 from semrouter_memory.config import EmbeddingConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.language.third_person import to_third_person
-from semrouter_memory.learned.logistic import Multinomial
+from semrouter_memory.learned import Multinomial
 from semrouter_memory.retain.reconciling.relation import Relation, relate
 from semrouter_memory.retain.reconciling.statement import statement
 
