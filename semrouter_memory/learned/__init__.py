@@ -1,8 +1,9 @@
 """Decisions about language that are fitted on labelled data: logistic models over named features. Pure.
 
-Strategy: a weight for each named feature and a bias make a probability. The weights are data, one JSON file a model next to this
-module, written by `make fit` from the labelled texts in `training/`. A feature that the model does not know has no weight, so features can be words. Similarities depend on the embedding
-model: what is fitted for another one lies in its directory, and replaces the package's weights in the loaded models (`use_profile`).
+Strategy: a weight for each named feature and a bias make a probability. The weights are data, one JSON file a model next to
+this module, written by `make fit` from the labelled texts in `training/`. A feature that the model does not know has no weight,
+so features can be words. Similarities depend on the embedding model: what is fitted for another one lies in its directory, and
+replaces the package's weights in the loaded models (`use_profile`).
 """
 
 import json

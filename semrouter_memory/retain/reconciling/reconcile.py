@@ -13,8 +13,14 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from semrouter_memory.model import SESSION_SOURCE, Candidate, Hit, Memory, MemoryType, ReconcileAction, Reconciled
-from semrouter_memory.retain.reconciling.features import is_change
-from semrouter_memory.retain.reconciling.relation import REPLACES_CUT, Relation, about_others, relate, repeats
+from semrouter_memory.retain.reconciling.relation import (
+    REPLACES_CUT,
+    Relation,
+    about_others,
+    is_change,
+    relate,
+    repeats,
+)
 from semrouter_memory.retain.reconciling.rows import contradicted
 from semrouter_memory.retain.reconciling.statement import Statement, statement
 
