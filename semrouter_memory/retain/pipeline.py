@@ -18,7 +18,7 @@ from semrouter_memory.events import SessionDue
 from semrouter_memory.model import Claim, LoggedTurn, PendingSession, SessionKey
 from semrouter_memory.retain.failures import FailurePolicy, RetainParts
 from semrouter_memory.retain.intake import TurnIntake
-from semrouter_memory.retain.scheduling import ExtractionScheduler, Idling, Pace, Trigger
+from semrouter_memory.retain.scheduling import ExtractionScheduler, Idling, Pace, TopicWatch, Trigger
 from semrouter_memory.retain.session_end import SessionEndHandler
 from semrouter_memory.retain.steps import (
     ModelStep,
@@ -28,7 +28,6 @@ from semrouter_memory.retain.steps import (
     unread,
     with_quotes,
 )
-from semrouter_memory.retain.topics import TopicWatch
 
 _SLICE = 200
 """Sessions that are looked at without a pause: that takes 1 ms."""

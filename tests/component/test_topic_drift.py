@@ -12,7 +12,7 @@ from semrouter_memory.config import EmbeddingConfig, RetainConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.model import Claim, LoggedTurn, Scope, Vector
-from semrouter_memory.retain.topics import TopicWatch
+from semrouter_memory.retain.scheduling import TopicWatch
 
 ALICE = Scope("alice")
 START = datetime(2026, 3, 20, 12, tzinfo=UTC)

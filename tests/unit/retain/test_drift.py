@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from semrouter_memory.model import Vector
-from semrouter_memory.retain.topics import last_change, says_something
+from semrouter_memory.retain.scheduling import last_change, says_something
 
 SIMILARITY = 0.2
 
