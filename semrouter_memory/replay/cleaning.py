@@ -3,17 +3,25 @@
 Always: the values of headers that carry credentials, in requests, answers and gRPC metadata, and everything that the
 given redaction finds in header values and bodies. With a key: every word and every id gets a pseudonym, so that what is
 left is the shape of the traffic.
+
+Pseudonyms are the same for the same word, and as long in bytes. A keyed digest of the word (case folded) says which letters
+stand for its letters; upper case, digits and Chinese characters stay of their kind. So texts keep their shape, a word that is
+cut in two by a stream's pieces needs no care once the pieces are joined, and words cannot be looked up without the key. Ids get
+a short name of their own.
 """
 
+import hashlib
+import hmac
 import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
+from semrouter_memory.language.scripts import CJK_RANGE
 from semrouter_memory.replay.bodies import BLANK, Value, nested, scrubbed_chunks
 from semrouter_memory.replay.pb.recording_pb2 import Record
-from semrouter_memory.replay.pseudonyms import Pseudonyms
 from semrouter_memory.replay.records import (
     REQUEST_ID,
     body_part,
@@ -164,7 +172,7 @@ _HARMLESS = ("x-stainless-", "x-memory-", "x-vsr-", "x-envoy-upstream-", "x-envo
 class _Texts:
     """Replaces a body's texts."""
 
-    def __init__(self, redact: Callable[[str], str], pseudonyms: Pseudonyms | None, names: frozenset[str]) -> None:
+    def __init__(self, redact: Callable[[str], str], pseudonyms: "Pseudonyms | None", names: frozenset[str]) -> None:
         self._redact = redact
         self._pseudonyms = pseudonyms
         self._names = names
@@ -205,7 +213,7 @@ class _Texts:
     def binary(self, data: bytes) -> bytes:
         return data if self._pseudonyms is None else BLANK
 
-    def _pseudonym(self, name: str, text: str, pseudonyms: Pseudonyms) -> str | None:
+    def _pseudonym(self, name: str, text: str, pseudonyms: "Pseudonyms") -> str | None:
         if name in _STRUCTURE:
             return None
         if name in _IDENTITIES:
@@ -280,3 +288,72 @@ def _set_length(record: Record, length: int) -> None:
     for option in mutation_of(record.response).set_headers:
         if option.header.key == "content-length":
             set_value(option.header, b"%d" % length)
+
+
+# -- pseudonyms --------------------------------------------------------------------------------------------------------
+
+
+_WORD = re.compile(rf"[{CJK_RANGE}]|[^\W_{CJK_RANGE}]+")
+_NUMBER = re.compile(r"\d+")
+_KEPT_WORDS = 65_536
+
+_ASCII = 0x80
+_TWO_BYTES = 0x800
+_THREE_BYTES = 0x10000
+
+
+class Pseudonyms:
+    """Gives the pseudonyms of one key.
+
+    Args:
+        key: its holder can check whether a word was a certain one.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._word: Callable[[str], str] = lru_cache(_KEPT_WORDS)(self._made)
+
+    def text(self, text: str) -> str:
+        """The text with other words; what is between them stays."""
+        return _WORD.sub(lambda match: self._word(match.group()), text)
+
+    def number(self, literal: str) -> str:
+        """A number of JSON with other digits, still a number of JSON."""
+        return _NUMBER.sub(lambda match: self._word(match.group()), literal)
+
+    def identity(self, value: str) -> str:
+        """A name for an id; "" stays "", which means that there is none."""
+        return f"p{self._digest('id', value).hex()[:12]}" if value else ""
+
+    def _made(self, word: str) -> str:
+        folded = word.casefold()
+        digest = self._digest("word", folded)
+        while len(digest) < 2 * len(word):
+            digest += self._digest("more", f"{len(digest)}{folded}")
+        pairs = (int.from_bytes(digest[2 * index : 2 * index + 2], "big") for index in range(len(word)))
+        made = "".join(_like(char, number) for char, number in zip(word, pairs, strict=True))
+        # "007" must not become a number that JSON does not know, nor "12" one that begins with zero.
+        return _leading(word, made) if word.isdigit() else made
+
+    def _digest(self, purpose: str, text: str) -> bytes:
+        return hmac.digest(self._key, f"{purpose}\0{text}".encode("utf-8", "surrogatepass"), hashlib.sha256)
+
+
+def _leading(word: str, made: str) -> str:
+    if word[0] == "0":
+        return "0" + made[1:]
+    return "7" + made[1:] if made[0] == "0" else made
+
+
+def _like(char: str, number: int) -> str:
+    """A character of the same kind and with as many bytes in UTF-8."""
+    code = ord(char)
+    if char in "0123456789":
+        return chr(0x30 + number % 10)
+    if code < _ASCII:
+        return chr((0x41 if char.isupper() else 0x61) + number % 26)
+    if code < _TWO_BYTES:
+        return chr(0xE0 + number % 0x16)
+    if code < _THREE_BYTES:
+        return chr(0x4E00 + number % 0x5000)
+    return chr(0x20000 + number % 0xA000)
