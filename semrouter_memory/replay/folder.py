@@ -15,9 +15,20 @@ from typing import Any, Literal
 
 from semrouter_memory.errors import InputFileError
 from semrouter_memory.replay.pb.recording_pb2 import Record
-from semrouter_memory.replay.reading import SUFFIXES, LocatedRecord, Warn, exchanges_of, records_in
-from semrouter_memory.replay.records import REQUEST_ID, RecordedExchange, changed, fields_in, leaves, set_value
-from semrouter_memory.replay.rendering import SUFFIX, Format, header, rfc3339, written
+from semrouter_memory.replay.reading import LocatedRecord, Warn, exchanges_of, records_in
+from semrouter_memory.replay.records import (
+    REQUEST_ID,
+    SUFFIX,
+    Format,
+    RecordedExchange,
+    changed,
+    fields_in,
+    header,
+    leaves,
+    rfc3339,
+    set_value,
+    written,
+)
 from semrouter_memory.transport.wire import value_of
 
 Files = Literal["rolling", "exchange"]
@@ -132,7 +143,7 @@ class Folder:
         return [
             path
             for path in self._settings.directory.iterdir()
-            if path.name.startswith(_PREFIX) and path.suffix in SUFFIXES
+            if path.name.startswith(_PREFIX) and path.suffix in SUFFIX.values()
         ]
 
 

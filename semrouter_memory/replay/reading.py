@@ -12,12 +12,17 @@ from io import BufferedReader
 from pathlib import Path
 
 from semrouter_memory.errors import InputFileError
-from semrouter_memory.replay import lines
 from semrouter_memory.replay.pb.recording_pb2 import Header, Record
-from semrouter_memory.replay.records import MAX_RECORD_BYTES, VERSION, RecordedExchange, SourceLocation, decoded
-
-SUFFIXES = (".jsonl", ".binpb")
-"""Of recordings, by which they are found in a directory."""
+from semrouter_memory.replay.records import (
+    MAX_RECORD_BYTES,
+    NOT_JSON,
+    SUFFIX,
+    VERSION,
+    RecordedExchange,
+    SourceLocation,
+    decoded,
+    read_line,
+)
 
 START = "offset 0"
 """Where the first message of a binary file stands."""
@@ -54,9 +59,9 @@ def recording_files(paths: list[Path]) -> list[Path]:
     """
     found: list[Path] = []
     for path in paths:
-        inside = sorted(each for each in path.iterdir() if each.suffix in SUFFIXES) if path.is_dir() else [path]
+        inside = sorted(each for each in path.iterdir() if each.suffix in SUFFIX.values()) if path.is_dir() else [path]
         if not inside:
-            raise InputFileError(f"{path}: there are no recordings in this directory ({', '.join(SUFFIXES)})")
+            raise InputFileError(f"{path}: there are no recordings in this directory ({', '.join(SUFFIX.values())})")
         if not inside[0].is_file():
             raise InputFileError(f"{path}: there is no such file")
         found += inside
@@ -120,12 +125,12 @@ def _in_lines(file: BufferedReader, name: str, warn: Warn, note: Warn) -> Iterat
         if not line.strip():
             continue
         try:
-            record, unknown = lines.read_line(line, before_us=before_us)
+            record, unknown = read_line(line, before_us=before_us)
         except InputFileError as error:
-            if not line.endswith(b"\n") and number > 1 and str(error) == lines.NOT_JSON:
+            if not line.endswith(b"\n") and number > 1 and str(error) == NOT_JSON:
                 warn(f"{location}: {_CUT}")
                 return
-            hint = _ON_ONE_LINE if str(error) == lines.NOT_JSON and number == 1 else ""
+            hint = _ON_ONE_LINE if str(error) == NOT_JSON and number == 1 else ""
             raise InputFileError(f"{location}: {error}{hint}") from None
         if unknown not in ignored:
             note(f"{location}: unknown key {unknown!r} is ignored, here and further on")

@@ -22,7 +22,8 @@ from semrouter_memory.replay.capture import Capture, RawExchange
 from semrouter_memory.replay.cleaning import CleaningSettings
 from semrouter_memory.replay.folder import Folder, FolderSettings
 from semrouter_memory.replay.pb.recording_pb2 import End, Record
-from semrouter_memory.replay.rendering import Renderer, Rendering, header, rfc3339, written
+from semrouter_memory.replay.records import header, rfc3339, written
+from semrouter_memory.replay.rendering import Renderer, Rendering
 
 _log = structlog.get_logger("semrouter_memory.replay")
 

@@ -7,31 +7,20 @@ take from the requests. The process has a lower priority and ends with the sidec
 import os
 import signal
 import threading
-from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 from functools import lru_cache
-from io import BytesIO
 from multiprocessing import connection, get_context, parent_process
-from typing import Literal
 
-from google.protobuf.proto import serialize_length_prefixed
-
-from semrouter_memory import __version__
 from semrouter_memory.errors import InputFileError
-from semrouter_memory.replay import lines
 from semrouter_memory.replay.capture import RawEvent, RawExchange
 from semrouter_memory.replay.cleaning import Cleaner, CleaningSettings
-from semrouter_memory.replay.pb.recording_pb2 import Begin, End, Header, Record
-from semrouter_memory.replay.records import VERSION, parsed
+from semrouter_memory.replay.pb.recording_pb2 import Begin, End, Record
+from semrouter_memory.replay.records import Format, parsed, written
 from semrouter_memory.transport.pb.ext_proc_pb2 import HeaderValue, ProcessingRequest, ProcessingResponse
 
-Format = Literal["jsonl", "protobuf"]
-SUFFIX: dict[Format, str] = {"jsonl": ".jsonl", "protobuf": ".binpb"}
-_MADE_BY = f"semrouter-memory {__version__}"
 _NICE = 10
 
 
@@ -46,25 +35,6 @@ class Rendering:
     format: Format
     cleaning: CleaningSettings
     base: float | None = None
-
-
-def written(records: Sequence[Record], form: Format, *, timed: bool = True) -> bytes:
-    if form == "jsonl":
-        return b"".join(lines.line_of(record, timed=timed) + b"\n" for record in records)
-    output = BytesIO()
-    for record in records:
-        serialize_length_prefixed(record, output)
-    return output.getvalue()
-
-
-def header(started_at: str, *, pseudonymised: bool) -> Record:
-    header = Header(version=VERSION, made_by=_MADE_BY, started_at=started_at, pseudonymised=pseudonymised)
-    return Record(header=header)
-
-
-def rfc3339(time: datetime) -> str:
-    """A time as headers have it."""
-    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def rendered(raw: RawExchange, how: Rendering) -> bytes:

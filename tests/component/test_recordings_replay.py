@@ -21,8 +21,7 @@ from semrouter_memory.config import Config
 from semrouter_memory.replay.comparing import Difference
 from semrouter_memory.replay.pb.recording_pb2 import Record
 from semrouter_memory.replay.reading import exchanges_in_file
-from semrouter_memory.replay.records import changed, kind_of
-from semrouter_memory.replay.rendering import written
+from semrouter_memory.replay.records import changed, kind_of, written
 from semrouter_memory.replay.replayer import Replayer, ReplayOptions, ReplayReport
 from semrouter_memory.stack.loopback import free_port, local_client
 from tests.records import header

@@ -21,8 +21,7 @@ from openai import APIStatusError, AsyncOpenAI
 from semrouter_memory.replay.folder import normalised
 from semrouter_memory.replay.pb.recording_pb2 import Header, Record
 from semrouter_memory.replay.reading import exchanges_in_file
-from semrouter_memory.replay.records import VERSION
-from semrouter_memory.replay.rendering import written
+from semrouter_memory.replay.records import VERSION, written
 from semrouter_memory.stack.envoy import StackOptions
 from semrouter_memory.stack.stack import Stack
 from tests.stand_in import misbehaving_llm

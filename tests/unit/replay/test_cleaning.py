@@ -8,9 +8,8 @@ import pytest
 from backports import zstd
 
 from semrouter_memory.replay.cleaning import CREDENTIAL_HEADERS, Cleaner, CleaningSettings
-from semrouter_memory.replay.lines import line_of
 from semrouter_memory.replay.pb.recording_pb2 import Record
-from semrouter_memory.replay.records import body_part, fields_in, leaves
+from semrouter_memory.replay.records import body_part, fields_in, leaves, line_of
 from semrouter_memory.retain.redact import without_secrets
 from semrouter_memory.transport.wire import value_of
 from tests.records import answered, begin, end, sent, struct

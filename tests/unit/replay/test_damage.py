@@ -15,8 +15,7 @@ from semrouter_memory.replay.pb import tap_pb2
 from semrouter_memory.replay.pb.recording_pb2 import Record
 from semrouter_memory.replay.playing import METHOD, sendable
 from semrouter_memory.replay.reading import exchanges_in_file
-from semrouter_memory.replay.records import RecordedExchange, SourceLocation, changed
-from semrouter_memory.replay.rendering import written
+from semrouter_memory.replay.records import RecordedExchange, SourceLocation, changed, written
 from semrouter_memory.replay.replayer import without_gaps
 from semrouter_memory.replay.tap import TappedExchange, tapped_exchanges
 from tests.records import answered, begin, end, header, other_stream, sent

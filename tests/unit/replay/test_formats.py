@@ -9,11 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semrouter_memory.errors import InputFileError
-from semrouter_memory.replay import lines
 from semrouter_memory.replay.pb.recording_pb2 import Record
 from semrouter_memory.replay.reading import exchanges_in_file
-from semrouter_memory.replay.records import changed, decoded
-from semrouter_memory.replay.rendering import Format, written
+from semrouter_memory.replay.records import Format, changed, decoded, line_of, read_line, written
 from tests.records import answered, begin, end, header, sent, struct
 
 RECORDS = (
@@ -69,19 +67,19 @@ def test_a_record_is_the_same_in_both_formats(record: Record) -> None:
     if not record.HasField("header"):
         record = changed(record, stream=7, time_us=1500)
     assert decoded(record.SerializeToString()) == record
-    assert lines.read_line(lines.line_of(record), before_us=0) == (record, "")
+    assert read_line(line_of(record), before_us=0) == (record, "")
 
 
 def test_a_line_is_written_to_be_read() -> None:
     record = changed(sent("request_body", body='{"a":"ü"}'.encode(), end_of_stream=True), time_us=2500)
-    assert lines.line_of(record).decode() == (
+    assert line_of(record).decode() == (
         '{"stream":1,"time_us":2500,"request":{"request_body":{"text":"{\\"a\\":\\"ü\\"}","end_of_stream":true}}}'
     )
 
 
 def test_a_member_that_no_line_has_is_reported_and_changes_nothing() -> None:
     line = b'{"stream":1,"request":{"request_body":{"tea":1}}}'
-    assert lines.read_line(line, before_us=0) == (sent("request_body"), "tea")
+    assert read_line(line, before_us=0) == (sent("request_body"), "tea")
 
 
 def test_a_field_that_is_not_known_is_not_read_from_a_message() -> None:
