@@ -18,12 +18,11 @@ import structlog
 
 from semrouter_memory.config import RecordingConfig
 from semrouter_memory.errors import InputFileError, InvalidRequestError
-from semrouter_memory.replay.capture import Capture, RawExchange
+from semrouter_memory.replay.capture import Capture, RawExchange, Renderer, Rendering
 from semrouter_memory.replay.cleaning import CleaningSettings
 from semrouter_memory.replay.folder import Folder, FolderSettings
 from semrouter_memory.replay.pb.recording_pb2 import End, Record
 from semrouter_memory.replay.records import header, rfc3339, written
-from semrouter_memory.replay.rendering import Renderer, Rendering
 
 _log = structlog.get_logger("semrouter_memory.replay")
 

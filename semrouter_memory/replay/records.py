@@ -107,7 +107,7 @@ def parsed(kind: Any, data: bytes, complaint: str = "this is not a message of th
     return message
 
 
-def request_id(data: bytes) -> str:
+def request_id_in(data: bytes) -> str:
     """The `x-request-id` in a stream's first message, "" without one. Raises: InputFileError."""
     message: ProcessingRequest = parsed(ProcessingRequest, data)
     return header_value(message.request_headers.headers.headers, REQUEST_ID)

@@ -9,13 +9,12 @@ import pytest
 
 from semrouter_memory.config import RecordingConfig
 from semrouter_memory.errors import InputFileError, InvalidRequestError
-from semrouter_memory.replay.capture import Capture, RawExchange
+from semrouter_memory.replay.capture import Capture, RawExchange, Rendering, rendered
 from semrouter_memory.replay.cleaning import CleaningSettings
 from semrouter_memory.replay.folder import Folder, FolderSettings
 from semrouter_memory.replay.reading import exchanges_in_file
 from semrouter_memory.replay.recordings import LiveOptions, Recording, Recordings
 from semrouter_memory.replay.records import RecordedExchange, kind_of, written
-from semrouter_memory.replay.rendering import Rendering, rendered
 from semrouter_memory.retain.redact import without_secrets
 from semrouter_memory.transport.wire import value_of
 from tests.records import begin, end, sent
