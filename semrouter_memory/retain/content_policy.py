@@ -10,8 +10,7 @@ from semrouter_memory.codec.base import BLOCK_CLOSE, BLOCK_OPEN
 from semrouter_memory.language.phrases import after, begins, phrases
 from semrouter_memory.language.sentences import QUESTION_MARKS, sentences
 from semrouter_memory.language.words import tokens
-from semrouter_memory.retain.redact import ASKED, is_redacted, redact
-from semrouter_memory.retain.secret_values import is_strong
+from semrouter_memory.retain.redact import ASKED, is_redacted, is_strong, redact
 
 SECRET = "secret"  # noqa: S105 - the name of a reason
 MARKUP = "markup"
