@@ -71,6 +71,34 @@ MAX_PINNED = 64
 """Pinned memories, or passages of them, of one owner that a search adds."""
 
 
+class MemoryIndex(Protocol):
+    """Memories of one owner as columns. Immutable. Positions count from 0 in the order (created_at, id)."""
+
+    @property
+    def keys(self) -> NDArray[np.uint64]:
+        """A hash of the id, by position: passages of a long memory share theirs."""
+
+    @property
+    def created_at(self) -> NDArray[np.int64]:
+        """Microseconds since 1970, by position."""
+
+    @property
+    def labels(self) -> NDArray[np.uint16]:
+        """The `MemoryCategory` bits of every memory, by position."""
+
+    @property
+    def words(self) -> TermIndex:
+        """The terms of every memory, by position."""
+
+    def positions(self, criteria: Criteria) -> NDArray[np.intp]:
+        """Positions of the memories that the criteria mean; these may say nothing of `observed` and `expires_by`."""
+
+    def similarities(self, vector: Vector) -> NDArray[np.float32]:
+        """The cosine with every memory, by position."""
+
+    def memory(self, position: int) -> Memory: ...
+
+
 class MemoryReader(Protocol):
     """Reads within one owner. Raises `StoreUnavailableError`."""
 
@@ -90,7 +118,6 @@ class MemoryReader(Protocol):
         limit: int,
         fresh: bool = False,
         text: str = "",
-        pinned: bool = False,
     ) -> list[Hit]:
         """The nearest memories, best first.
 
@@ -100,10 +127,26 @@ class MemoryReader(Protocol):
             text: the query in words. A store that searches words adds the best by BM25, up to `limit` of them, each with its
                 cosine. The order is that of the cosines all the same. Other stores, and texts without a word that
                 carries content, leave it at the nearest.
-            pinned: also the pinned ones, up to `MAX_PINNED`, however far they are.
             fresh: see every write that was acknowledged before, at the price of waiting for it (a server's strong
                 consistency). Recall does not ask for it, reconcile does.
         """
+
+    async def search_index(
+        self,
+        criteria: Criteria,
+        vector: Vector,
+        *,
+        limit: int,
+        fresh: bool = False,
+        text: str = "",
+        pinned: bool = False,
+    ) -> MemoryIndex:
+        """The index of what `search` finds, made of what is stored for it: a fifth of the work of making one of the hits.
+
+        Args:
+            pinned: also the pinned ones, up to `MAX_PINNED`, however far they are.
+        """
+        ...
 
     async def get(self, scope: Scope, memory_id: str) -> Memory | None:
         """The owner's memory with that id, in whatever project, superseded ones included; reads fresh."""
@@ -142,34 +185,6 @@ class MemoryWriter(Protocol):
 
     async def compact(self) -> None:
         """Take what was deleted out of the files too, as far as the store can be told to."""
-
-
-class MemoryIndex(Protocol):
-    """Memories of one owner as columns. Immutable. Positions count from 0 in the order (created_at, id)."""
-
-    @property
-    def keys(self) -> NDArray[np.uint64]:
-        """A hash of the id, by position: passages of a long memory share theirs."""
-
-    @property
-    def created_at(self) -> NDArray[np.int64]:
-        """Microseconds since 1970, by position."""
-
-    @property
-    def labels(self) -> NDArray[np.uint16]:
-        """The `MemoryCategory` bits of every memory, by position."""
-
-    @property
-    def words(self) -> TermIndex:
-        """The terms of every memory, by position."""
-
-    def positions(self, criteria: Criteria) -> NDArray[np.intp]:
-        """Positions of the memories that the criteria mean; these may say nothing of `observed` and `expires_by`."""
-
-    def similarities(self, vector: Vector) -> NDArray[np.float32]:
-        """The cosine with every memory, by position."""
-
-    def memory(self, position: int) -> Memory: ...
 
 
 class OwnerIndexes(Protocol):

@@ -10,6 +10,7 @@ from typing import Any
 from semrouter_memory.errors import Service, StoreUnavailableError, UnavailableError
 from semrouter_memory.model import EmbeddedMemory, Reach, Scope
 from semrouter_memory.store.in_memory import InMemoryStore
+from semrouter_memory.store.index_record import Recorder
 from tests.memories import DIMENSION
 
 
@@ -32,8 +33,8 @@ class GatedStore(InMemoryStore):
         quick: it answers within milliseconds.
     """
 
-    def __init__(self) -> None:
-        super().__init__(dimension=DIMENSION)
+    def __init__(self, recorder: Recorder | None = None) -> None:
+        super().__init__(dimension=DIMENSION, recorder=recorder)
         self.gated = False
         self.refuses = False
         self.loads = 0
@@ -46,12 +47,12 @@ class GatedStore(InMemoryStore):
     def is_quick(self) -> bool:
         return self.quick
 
-    async def load_owner(self, scope: Scope, *, limit: int, now: datetime) -> list[EmbeddedMemory] | None:
+    async def load_records(self, scope: Scope, *, limit: int, now: datetime) -> Sequence[str | EmbeddedMemory] | None:
         self.loads += 1
         await self._gate(self.reading)
         if self.refuses:
             raise StoreUnavailableError("refused")
-        rows = await super().load_owner(scope, limit=limit, now=now)
+        rows = await super().load_records(scope, limit=limit, now=now)
         await self._gate(self.reading)
         return rows
 

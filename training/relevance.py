@@ -13,12 +13,13 @@ from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.language.third_person import embedded_text
 from semrouter_memory.language.words import tokens
 from semrouter_memory.learned import Logistic, components, log_odds
-from semrouter_memory.model import FORM, Criteria, Hit, Memory, MemoryType, Message, Role, Scope
+from semrouter_memory.model import FORM, Criteria, EmbeddedMemory, Memory, MemoryType, Message, Role, Scope
 from semrouter_memory.recall import relevance, wants
+from semrouter_memory.recall.categories import categories_of
 from semrouter_memory.recall.features import CandidateFeatures, QueryFeatures
 from semrouter_memory.recall.prototypes import Intent, Prototypes, embed_prototypes
 from semrouter_memory.recall.query import Query
-from semrouter_memory.recall.strategy import hit_index
+from semrouter_memory.store.owner_index import build_index
 from training import fitting
 from training.fitting import Example, fit, left_out, read
 
@@ -54,12 +55,6 @@ class Case:
     wanted: np.ndarray
     counted: np.ndarray
     others: bool
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Remembered:
-    memory: Memory
-    vector: np.ndarray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -148,7 +143,7 @@ async def _cases(people: Sequence[Mapping[str, Any]]) -> tuple[list[Case], Proto
     for place, person in enumerate(people):
         alike = [each for each, other in enumerate(people) if other["language"] == person["language"]]
         at = alike.index(place)
-        others = [alike[(at + step) % len(alike)] for step in range(1, _OTHERS + 1)]
+        others = (*alike[at + 1 :], *alike[:at])[:_OTHERS]
         many = [*remembered[place], *(each for other in others for each in remembered[other])]
         for number, request in enumerate(person["requests"]):
             asked = await _asking(embedder, known, request, common)
@@ -158,10 +153,10 @@ async def _cases(people: Sequence[Mapping[str, Any]]) -> tuple[list[Case], Proto
     return cases_of_all, known
 
 
-async def _remembered(embedder: OnnxEmbedder, person: Mapping[str, Any]) -> list[_Remembered]:
+async def _remembered(embedder: OnnxEmbedder, person: Mapping[str, Any]) -> list[EmbeddedMemory]:
     memories = [_memory(person["person"], each) for each in person["memories"]]
     vectors = await embedder.embed_passages([embedded_text(memory) for memory in memories])
-    return [_Remembered(*each) for each in zip(memories, vectors, strict=True)]
+    return [EmbeddedMemory(*each) for each in zip(memories, vectors, strict=True)]
 
 
 async def _asking(
@@ -191,16 +186,13 @@ def _case(
     person: str,
     request: Mapping[str, Any],
     asked: _Asked,
-    remembered: Sequence[_Remembered],
+    remembered: Sequence[EmbeddedMemory],
     *,
     others: bool,
 ) -> Case:
-    similarities = [float(each.vector @ asked.vector) for each in remembered]
-    index = hit_index(
-        Hit(each.memory, similarity, similarity) for each, similarity in zip(remembered, similarities, strict=True)
-    )
+    index = build_index(_SCOPE.owner, remembered, label=categories_of)
     candidates = CandidateFeatures.of(index, index.positions(Criteria(_SCOPE)), asked.features)
-    ids = [hit.memory.id for hit in index.hits]
+    ids = [index.memory(position).id for position in range(len(index))]
     wanted = {f"{person} {each}" for each in request["wants"]}
     fine = {f"{person} {each}" for each in request.get("fine", ())}
     return Case(

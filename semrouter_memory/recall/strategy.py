@@ -11,11 +11,9 @@ from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from semrouter_memory.config import RecallConfig
 from semrouter_memory.errors import StoreUnavailableError
-from semrouter_memory.language.bm25 import TermIndex, build
 from semrouter_memory.model import (
     Criteria,
     Hit,
@@ -23,16 +21,13 @@ from semrouter_memory.model import (
     Reach,
     RecallOptions,
     RecallRequest,
-    Vector,
 )
 from semrouter_memory.ports import Clock, MemoryIndex, MemoryReader, OwnerIndexes
-from semrouter_memory.recall.categories import MemoryCategory, categories_of
+from semrouter_memory.recall.categories import MemoryCategory
 from semrouter_memory.recall.deadline import Deadline, StepTimer
 from semrouter_memory.recall.query import Query
 
 _PAGE = 1_000
-# While a request waits: what a long memory is about, its beginning says.
-_INDEXED_CHARS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,41 +165,3 @@ class MemorySource:
         # A stable order: by age among the pinned, and among the others.
         positions = positions[np.argsort(others, kind="stable")]
         return (index.memory(int(position)) for position in positions)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class HitIndex:
-    """Implements `MemoryIndex` for one question: the similarities are those with the vector that was searched for."""
-
-    hits: Sequence[Hit]
-    words: TermIndex
-
-    @property
-    def keys(self) -> NDArray[np.uint64]:
-        numbers: dict[str, int] = {}
-        return np.array([numbers.setdefault(hit.memory.id, len(numbers)) for hit in self.hits], dtype=np.uint64)
-
-    @property
-    def created_at(self) -> NDArray[np.int64]:
-        return np.array([hit.memory.created_at.timestamp() * 1e6 for hit in self.hits], dtype=np.int64)
-
-    @property
-    def labels(self) -> NDArray[np.uint16]:
-        return np.array([categories_of(hit.memory) for hit in self.hits], dtype=np.uint16)
-
-    def positions(self, _: Criteria) -> NDArray[np.intp]:
-        """All: the store has looked at the criteria."""
-        return np.arange(len(self.hits))
-
-    def similarities(self, _: Vector) -> NDArray[np.float32]:
-        return np.array([hit.similarity for hit in self.hits], dtype=np.float32)
-
-    def memory(self, position: int) -> Memory:
-        return self.hits[position].memory
-
-
-def hit_index(hits: Iterable[Hit]) -> HitIndex:
-    """The index of these hits, each memory or passage once."""
-    once = {(hit.memory.id, hit.memory.passage): hit for hit in hits}
-    ordered = sorted(once.values(), key=lambda hit: (hit.memory.created_at, hit.memory.id, hit.memory.passage))
-    return HitIndex(ordered, build([hit.memory.searched[:_INDEXED_CHARS] for hit in ordered]))

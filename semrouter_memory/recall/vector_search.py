@@ -25,7 +25,7 @@ from semrouter_memory.recall.features import CandidateFeatures, Floats, QueryFea
 from semrouter_memory.recall.prototypes import Intent, LazyPrototypes
 from semrouter_memory.recall.query import Query
 from semrouter_memory.recall.query_vectors import QueryVectors
-from semrouter_memory.recall.strategy import MemorySource, SearchResult, best_first, hit_index, pinned_tokens
+from semrouter_memory.recall.strategy import MemorySource, SearchResult, best_first, pinned_tokens
 
 # More than asked for, so that memories which are visible, repeated or deleted do not starve the result.
 _FETCH_FACTOR = 2
@@ -140,8 +140,9 @@ class VectorSearch(ABC):
         fresh: bool = False,
     ) -> MemoryIndex:
         limit, text = limit * _STORE_FACTOR, self._words(query)
-        hits = await self._source.reader.search(criteria, vector, limit=limit, fresh=fresh, text=text, pinned=pinned)
-        return hit_index(hits)
+        return await self._source.reader.search_index(
+            criteria, vector, limit=limit, fresh=fresh, text=text, pinned=pinned
+        )
 
     def _gives_pinned(self, request: RecallRequest) -> bool:
         """Whether what is pinned is injected however far it is: of the user's own, where there is room for it."""

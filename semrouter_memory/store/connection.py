@@ -8,7 +8,7 @@ other callers decide themselves whether to retry.
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any
@@ -143,17 +143,18 @@ class MilvusConnection:
 
     async def _nearest(self, query: SearchQuery) -> list[tuple[Row, float]]:
         parameters = {"metric_type": "COSINE", "params": {"ef": max(_MIN_EF, query.limit)}}
-        hits = await self._search(query, schema.EMBEDDING, query.vector, parameters, schema.READ_COLUMNS)
+        hits = await self._search(query, schema.EMBEDDING, query.vector, parameters, query.columns)
         return [(hit["entity"], hit["distance"]) for hit in hits]
 
     async def _best_by_words(self, query: SearchQuery) -> list[Row]:
         parameters = {"metric_type": "BM25", "params": {}}
         fewer = replace(query, limit=-(-query.limit // _WORDS_PART))
-        hits = await self._search(fewer, schema.LEXICAL, query.terms, parameters, schema.EMBEDDED_COLUMNS)
+        columns = {*query.columns, schema.EMBEDDING.name}
+        hits = await self._search(fewer, schema.LEXICAL, query.terms, parameters, columns)
         return [hit["entity"] for hit in hits]
 
     async def _search(
-        self, query: SearchQuery, column: schema.Column, wanted: Any, parameters: dict[str, Any], columns: Sequence[str]
+        self, query: SearchQuery, column: schema.Column, wanted: Any, parameters: dict[str, Any], columns: Iterable[str]
     ) -> list[Any]:
         with _store_errors("search"):
             results = await self._client.search(
@@ -161,13 +162,17 @@ class MilvusConnection:
                 data=[wanted],
                 filter=schema.filter_expression(query.selection),
                 limit=min(query.limit, WINDOW),
-                output_fields=list(columns),
+                output_fields=self._readable(columns),
                 anns_field=column.name,
                 search_params=parameters,
                 consistency_level="Strong" if query.fresh else "Bounded",
                 retry_times=0,
             )
         return list(results[0])
+
+    def _readable(self, columns: Iterable[str]) -> list[str]:
+        """These columns without the one that an older collection lacks."""
+        return [name for name in columns if name != schema.RECORD.name or name in self._columns]
 
     async def count(self, selection: Selection | None) -> int:
         with _store_errors("query"):
@@ -192,7 +197,7 @@ class MilvusConnection:
             rows = await self._client.query(
                 self._target.collection,
                 filter=expression,
-                output_fields=[name for name in columns if name != schema.RECORD.name or name in self._columns],
+                output_fields=self._readable(columns),
                 limit=limit,
                 consistency_level="Strong",
                 strict_float32=True,

@@ -6,7 +6,7 @@ and knows whether the rows are available.
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from operator import itemgetter
 from typing import Any, Protocol, TypeAlias, TypeVar
@@ -22,8 +22,9 @@ from semrouter_memory.model import (
     Vector,
 )
 from semrouter_memory.store import schema
-from semrouter_memory.store.index_record import Recorder
+from semrouter_memory.store.index_record import Label, Recorder
 from semrouter_memory.store.listing import ListingPosition, decode_cursor, listed, position_of
+from semrouter_memory.store.owner_index import OwnerIndex, build_index, unlabelled
 from semrouter_memory.store.rw_lock import RWLock
 from semrouter_memory.store.schema import Row, Selection, is_searched
 
@@ -45,6 +46,7 @@ class SearchQuery:
         fresh: wait for a server's next time tick (about 200 ms) and see what any process wrote; otherwise the answer may be some
             seconds old and comes at once.
         pinned: also the pinned memories of the selection, however far they are.
+        columns: what is read of each row.
     """
 
     vector: Vector
@@ -53,6 +55,7 @@ class SearchQuery:
     limit: int
     fresh: bool
     pinned: bool = False
+    columns: Sequence[str] = schema.READ_COLUMNS
 
 
 class Rows(Protocol):
@@ -173,24 +176,58 @@ class MemoryCollection(ABC):
         limit: int,
         fresh: bool = False,
         text: str = "",
-        pinned: bool = False,
     ) -> list[Hit]:
-        """Same as the port's. While Milvus Lite's file is compacted or copied, words are not searched."""
-        if limit < 1 or criteria.types == frozenset():
-            return []
-        # Searching words reads Lite's file, which is locked then.
-        with self.writes.try_shared() as may_read_file:
-            query = SearchQuery(
+        """Same as the port's."""
+        found = await self._found(
+            SearchQuery(
                 vector=vector,
-                terms=schema.asked_terms(text) if may_read_file else "",
+                terms=schema.asked_terms(text),
                 selection=Selection(criteria, passages=True),
                 limit=limit,
                 fresh=fresh,
-                pinned=pinned,
             )
-            found = await self._ask("search", lambda rows: rows.search(query))
+        )
         hits = (Hit(schema.memory_from(criteria.scope, row), cosine, cosine) for row, cosine in found)
         return [hit for hit in hits if is_searched(hit.memory) and hit.memory in criteria.memory_filter]
+
+    async def search_index(
+        self,
+        criteria: Criteria,
+        vector: Vector,
+        *,
+        limit: int,
+        fresh: bool = False,
+        text: str = "",
+        pinned: bool = False,
+    ) -> OwnerIndex:
+        """Same as the port's. Rows are read whole, with one more search, where one of them has no current record."""
+        query = SearchQuery(
+            vector=vector,
+            terms=schema.asked_terms(text),
+            selection=Selection(criteria, passages=True),
+            limit=limit,
+            fresh=fresh,
+            pinned=pinned,
+        )
+        label: Label = unlabelled
+        if self._recorder is not None:
+            label = self._recorder.label
+            found = await self._found(replace(query, columns=schema.RECORD_COLUMNS))
+            stored = [row.get(schema.RECORD.name, "") for row, _ in found]
+            if all(map(self._recorder.is_current, stored)):
+                return build_index(criteria.scope.owner, filter(None, map(self._recorder.record, stored)), label=label)
+        found = await self._found(replace(query, columns=schema.EMBEDDED_COLUMNS))
+        rows = (schema.embedded_from(criteria.scope, row) for row, _ in found)
+        return build_index(criteria.scope.owner, (row for row in rows if is_searched(row.memory)), label=label)
+
+    async def _found(self, query: SearchQuery) -> list[tuple[Row, float]]:
+        """Rows and their cosine. While Milvus Lite's file is compacted or copied, words are not searched."""
+        if query.limit < 1 or query.selection.criteria.types == frozenset():
+            return []
+        # Searching words reads Lite's file, which is locked then.
+        with self.writes.try_shared() as may_read_file:
+            asked = query if may_read_file else replace(query, terms="")
+            return await self._ask("search", lambda rows: rows.search(asked))
 
     async def get(self, scope: Scope, memory_id: str) -> Memory | None:
         rows = await self._query(Selection(Criteria(scope), ids=[memory_id]), schema.READ_COLUMNS)

@@ -10,6 +10,7 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
+from semrouter_memory.app.adapters import recorder
 from semrouter_memory.cli.eval import eval_app
 from semrouter_memory.compress.builder import StateBuilder
 from semrouter_memory.compress.pipeline import Compressor
@@ -74,7 +75,7 @@ def embedder(model_directory: Path) -> OnnxEmbedder:
 @pytest.fixture
 async def run(embedder: OnnxEmbedder) -> AsyncIterator[CompressionRun]:
     config = Config()
-    store = InMemoryStore(dimension=embedder.dimension)
+    store = InMemoryStore(dimension=embedder.dimension, recorder=recorder())
     async with models_of(config) as models, played_adapters(embedder, config.memory, store=store) as adapters:
         yield CompressionRun(adapters, config.memory, models)
 
@@ -151,7 +152,9 @@ class Client:
             config=CONFIG.compression,
             redact=without_secrets,
         )
-        source = MemorySource(reader=InMemoryStore(dimension=embedder.dimension), indexes=None, clock=self.clock)
+        source = MemorySource(
+            reader=InMemoryStore(dimension=embedder.dimension, recorder=recorder()), indexes=None, clock=self.clock
+        )
         recaller = Recaller(
             strategy=HybridSearch(source=source, embedder=embedder, config=CONFIG.recall),
             embedder=embedder,

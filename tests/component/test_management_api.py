@@ -76,6 +76,10 @@ class FailingStore(InMemoryStore):
         self._fail("search")
         return await super().search(*args, **options)
 
+    async def search_index(self, *args: Any, **options: Any) -> Any:
+        self._fail("search")
+        return await super().search_index(*args, **options)
+
     async def page(self, *args: Any, **options: Any) -> Any:
         self._fail("page")
         return await super().page(*args, **options)

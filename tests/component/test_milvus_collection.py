@@ -168,6 +168,8 @@ async def test_a_collection_without_words_keeps_working_without_them(tmp_path: P
             await store.upsert(ALICE, [embedded(memory(ALICE, f"mem_new_{n}", content="User met a walrus"), n)])
             hits = await store.search(recallable(ALICE), vector(0), limit=1, text="walrus")
             assert [hit.memory for hit in hits] == [memory(ALICE)]
+            index = await store.search_index(recallable(ALICE), vector(0), limit=1, text="walrus")
+            assert [index.memory(at) for at in range(len(index))] == [memory(ALICE)]
             loaded = await store.load_owner(ALICE, limit=9, now=NOW)
             assert len(loaded or ()) == n + 1
             records = await store.load_records(ALICE, limit=9, now=NOW)
@@ -193,8 +195,10 @@ async def test_rows_whose_record_is_missing_or_another_versions_are_read_whole(t
                 found = await store.load_records(ALICE, limit=600, now=NOW)
                 assert found is not None
                 assert {str, EmbeddedMemory} == set(map(type, found))
-                index = build_index(ALICE.owner, found)
-                assert sorted(index.memory(at).content for at in range(len(index))) == sorted(wanted)
+                whole = build_index(ALICE.owner, found)
+                nearest = await store.search_index(recallable(ALICE), vector(0), limit=600, fresh=True)
+                for index in (whole, nearest):
+                    assert sorted(index.memory(at).content for at in range(len(index))) == sorted(wanted)
 
 
 @pytest.mark.parametrize("text", ["budget hawaii", "of the", ""])

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -35,9 +35,9 @@ class CountingStore(MilvusStore):
 
     loads = 0
 
-    async def load_owner(self, scope: Scope, *, limit: int, now: datetime) -> list[EmbeddedMemory] | None:
+    async def load_records(self, scope: Scope, *, limit: int, now: datetime) -> Sequence[str | EmbeddedMemory] | None:
         self.loads += 1
-        return await super().load_owner(scope, limit=limit, now=now)
+        return await super().load_records(scope, limit=limit, now=now)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from semrouter_memory.app.adapters import recorder
 from semrouter_memory.app.pipelines import knowledge_service
 from semrouter_memory.config import EmbeddingConfig, KnowledgeConfig, MilvusConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
@@ -84,7 +85,13 @@ def embedder(model_directory: Path) -> Embedder:
 
 @pytest.fixture
 async def store(embedder: Embedder, tmp_path: Path) -> AsyncIterator[MilvusStore]:
-    store = MilvusStore(MilvusConfig(), data_dir=tmp_path, fingerprint=embedder.fingerprint, observer=StoreObserver())
+    store = MilvusStore(
+        MilvusConfig(),
+        data_dir=tmp_path,
+        fingerprint=embedder.fingerprint,
+        observer=StoreObserver(),
+        recorder=recorder(),
+    )
     await store.start()
     yield store
     await store.close()

@@ -5,7 +5,7 @@ import contextlib
 import itertools
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from semrouter_memory.model import (
     Scope,
     parse_filter,
 )
+from semrouter_memory.ports import MemoryIndex
 from semrouter_memory.store import memory_collection
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.store.index_record import Recorder
@@ -122,8 +123,20 @@ def searches_words(request: pytest.FixtureRequest) -> bool:
 
 
 async def found(store: Store, scope: Scope, *, reach: Reach = Reach.RECALL, text: str = "") -> set[str]:
-    hits = await store.search(Criteria(scope, active_at=NOW, reach=reach), vector(0), limit=100, fresh=True, text=text)
+    criteria = Criteria(scope, active_at=NOW, reach=reach)
+    hits = await store.search(criteria, vector(0), limit=100, fresh=True, text=text)
+    index = await store.search_index(criteria, vector(0), limit=100, fresh=True, text=text)
+    assert indexed(index, criteria) == sorted((hit.memory for hit in hits), key=place)
     return {hit.memory.content for hit in hits}
+
+
+def indexed(index: MemoryIndex, criteria: Criteria) -> list[Memory]:
+    return [index.memory(position) for position in map(int, index.positions(criteria))]
+
+
+def place(memory: Memory) -> tuple[datetime, str, int]:
+    """By which an index orders."""
+    return memory.created_at, memory.id, memory.passage
 
 
 async def named(
@@ -602,9 +615,9 @@ async def test_what_is_pinned_is_found_however_far_it_is(store: Store, user: Sco
     await write(store, memory(Scope("another owner"), "another's", **pinned))
 
     async def ids(types: frozenset[MemoryType] | None = None, **options: Any) -> list[str]:
-        hits = await store.search(recallable(user, types=types), vector(0), limit=2, fresh=True, **options)
-        assert [hit.similarity for hit in hits] == sorted((hit.similarity for hit in hits), reverse=True)
-        return [hit.memory.id for hit in hits if not hit.memory.id.startswith("mem_")]
+        criteria = recallable(user, types=types)
+        index = await store.search_index(criteria, vector(0), limit=2, fresh=True, **options)
+        return [each.id for each in indexed(index, criteria) if not each.id.startswith("mem_")]
 
     assert await ids() == []
     assert sorted(await ids(pinned=True)) == ["far", "other type"]

@@ -110,7 +110,8 @@ async def _everything(store: Stored, scope: Scope) -> list[Memory]:
     loaded = await store.load_owner(scope, limit=10, now=NOW)
     assert loaded is not None
     hits = await store.search(recallable(scope), vector(0), limit=10, fresh=True, text="trip budget")
-    found = [hit.memory for hit in hits]
+    near = await store.search_index(recallable(scope), vector(0), limit=10, fresh=True, text="trip budget", pinned=True)
+    found = [*(hit.memory for hit in hits), *map(near.memory, range(len(near)))]
     if isinstance(store, Indexed):
         index = await store.replica.index(scope, until=time.monotonic() + 60)
         assert index is not None

@@ -24,8 +24,9 @@ from semrouter_memory.model import (
     Tombstone,
     Vector,
 )
-from semrouter_memory.ports import Tombstones
+from semrouter_memory.ports import MemoryIndex, Tombstones
 from semrouter_memory.retain.redact import redact
+from tests.found import found_index
 from tests.hashed import HashedEmbedder
 from tests.memory_service import backends_of, memory_service
 
@@ -61,6 +62,9 @@ class Store:
         self._call("search")
         assert vector.shape == (384,)
         return [Hit(memory, 0.9, 0.9) for memory in self._visible(criteria.scope)[:limit]]
+
+    async def search_index(self, criteria: Criteria, vector: Vector, *, limit: int, **options: Any) -> MemoryIndex:
+        return found_index(await self.search(criteria, vector, limit=limit))
 
     async def get(self, scope: Scope, memory_id: str) -> Memory | None:
         self._call("get")

@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 
 from semrouter_memory.language.terms import terms
-from semrouter_memory.model import Hit, Memory, Message, Period, Role, Scope
+from semrouter_memory.model import Memory, Message, Period, Role, Scope
 from semrouter_memory.recall.categories import MemoryCategory, Need, categories_of
 from semrouter_memory.recall.features import CandidateFeatures, QueryFeatures
 from semrouter_memory.recall.prototypes import Intent
 from semrouter_memory.recall.query import Query
-from semrouter_memory.recall.strategy import hit_index
 from semrouter_memory.store.owner_index import OwnerIndex, build_index
 from tests.memories import NOW, embedded, memory, vector
 
@@ -150,16 +149,6 @@ def test_a_very_long_period_says_nothing() -> None:
     index = index_of(["a"], [0])
     year = Period(datetime(2026, 1, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC))
     assert CandidateFeatures.of(index, np.arange(1), replace(asked("x"), period=year)).timely is None
-
-
-def test_what_a_store_found_gives_the_features_that_the_whole_would() -> None:
-    index = index_of(["User is vegan", "User's budget is $900", "User likes jazz"], [0, 5, 100])
-    question = asked("budget", Message(Role.ASSISTANT, "jazz"))
-    hits = [Hit(index.memory(at), float(index.similarities(question.vector)[at]), 0.0) for at in (2, 0, 1, 0)]
-    rows = CandidateFeatures.of(hit_index(hits), np.arange(3), question).compared(question.vector)
-    whole = gathered(index, question)
-    for column in ("similarity", "lexical", "nearby", "answered", "labels"):
-        assert getattr(rows, column).tolist() == pytest.approx(getattr(whole, column).tolist(), rel=1e-5)
 
 
 def test_terms_of_a_question_are_as_those_of_memories() -> None:

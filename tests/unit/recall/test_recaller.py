@@ -34,7 +34,7 @@ from semrouter_memory.model import (
     Vector,
     parse_filter,
 )
-from semrouter_memory.ports import ConversationHistory, MemoryReader
+from semrouter_memory.ports import ConversationHistory, MemoryIndex, MemoryReader
 from semrouter_memory.priority import RequestsFirst
 from semrouter_memory.recall.conversation import StoredHistory
 from semrouter_memory.recall.recaller import Recaller
@@ -42,6 +42,7 @@ from semrouter_memory.recall.rewrite import Mode, QueryRewriter, RewritingSearch
 from semrouter_memory.recall.strategy import MemorySource, Strategy
 from semrouter_memory.recall.vector_search import SemanticSearch
 from semrouter_memory.transport.request_phase import RequestPhase
+from tests.found import found_index
 from tests.stepped_time import SteppedTime
 
 MakeHit = Callable[..., Hit]
@@ -102,13 +103,13 @@ class World:
         await self._happens("rewrite")
         return self.answer
 
-    async def search(self, criteria: Criteria, vector: Vector, **arguments: Any) -> list[Hit]:
+    async def search_index(self, criteria: Criteria, vector: Vector, **arguments: Any) -> MemoryIndex:
         scope = criteria.scope
         await self._happens("search")
         await self._happens(f"search of {scope.owner}")
         self.searches.append((criteria, arguments))
         found = [hit for word, hits in self.hits.items() if word in self.embedded[-1] for hit in hits]
-        return [hit for hit in found if hit.memory.scope.owner == scope.owner]
+        return found_index(hit for hit in found if hit.memory.scope.owner == scope.owner)
 
     async def history(self, scope: Scope, previous_response_id: str, *, limit: int) -> list[Message]:
         await self._happens("history")

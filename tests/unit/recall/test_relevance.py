@@ -14,7 +14,7 @@ from semrouter_memory.recall.features import CandidateFeatures, Floats, QueryFea
 from semrouter_memory.recall.prototypes import Intent, Prototypes
 from semrouter_memory.recall.query import Query
 from semrouter_memory.recall.relevance import relevances
-from semrouter_memory.recall.strategy import hit_index
+from semrouter_memory.store.owner_index import build_index
 from tests.memories import NOW
 
 VECTOR = np.array([1, 0, 0, 0], dtype=np.float32)
@@ -34,7 +34,7 @@ def rows(**columns: Sequence[float]) -> CandidateFeatures:
         return np.array(columns.get(name, [plain] * count), dtype=np.float32)
 
     return CandidateFeatures(
-        index=hit_index(()),
+        index=build_index("alice", ()),
         positions=np.arange(count),
         similarity=column("similarity", 0.3),
         lexical=column("lexical"),

@@ -29,6 +29,8 @@ from semrouter_memory.recall.query import Query
 from semrouter_memory.recall.strategy import MemorySource, SearchResult, Strategy
 from semrouter_memory.recall.vector_search import HybridSearch, SemanticSearch
 from semrouter_memory.store import index_cache
+from semrouter_memory.store.index_record import Recorder
+from semrouter_memory.store.owner_index import OwnerIndex
 from tests.gated_store import GatedStore, ToldVersions
 from tests.hashed import HashedEmbedder
 from tests.indexed_store import IndexedStore
@@ -51,7 +53,7 @@ class OutwardStore(GatedStore):
     """A store that may be away, and counts its searches."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(Recorder(categories_of, "1"))
         self.away = False
         self.searches = 0
 
@@ -59,16 +61,16 @@ class OutwardStore(GatedStore):
     def available(self) -> bool:
         return not self.away
 
-    async def search(self, criteria: Criteria, vector: Vector, **arguments: Any) -> list[Hit]:
+    async def search_index(self, criteria: Criteria, vector: Vector, **arguments: Any) -> OwnerIndex:
         self.searches += 1
         if self.away:
             raise StoreUnavailableError("away")
-        return await super().search(criteria, vector, **arguments)
+        return await super().search_index(criteria, vector, **arguments)
 
-    async def load_owner(self, scope: Scope, *, limit: int, now: datetime) -> list[EmbeddedMemory] | None:
+    async def load_records(self, scope: Scope, *, limit: int, now: datetime) -> Sequence[str | EmbeddedMemory] | None:
         if self.away:
             raise StoreUnavailableError("away")
-        return await super().load_owner(scope, limit=limit, now=now)
+        return await super().load_records(scope, limit=limit, now=now)
 
     async def page(self, criteria: Criteria, **arguments: Any) -> Page:
         if self.away:

@@ -275,7 +275,7 @@ async def test_a_bug_in_filling_is_reported_and_the_store_is_asked(kit: Kit) -> 
     async def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
-    kit.store.load_owner = broken  # type: ignore[method-assign]
+    kit.store.load_records = broken  # type: ignore[method-assign]
     assert await replica.index(ALICE, until=soon()) is None
     assert [type(error) for error in kit.errors] == [ZeroDivisionError] * len(kit.errors)
     kit.errors.clear()
