@@ -1,4 +1,4 @@
-"""Retrieval cases: what is known of a user, and what should be found for a query; and what is counted. Pure.
+"""Retrieval cases: what is known of a user, and what should be found for a query; and what is counted and drawn. Pure.
 
 The command's help says what a line holds.
 
@@ -6,16 +6,24 @@ Of the *ranking* (the best of what recall considered, before any cut) are counte
 rank, as means over the queries that have gold. Of what is *injected*: recall the same way; precision over all queries
 together, gold among what was injected, with acceptable memories on neither side; false injection, the share of the
 negative queries (those without gold) that got a memory which is not acceptable. A figure without anything to count is None.
+
+The picture has one row a file: what each threshold gives, and how gold and the rest score. matplotlib's figure is used without its
+windows, so no screen is needed; for a PNG it draws with Agg. It is an extra of the package, so it is imported when it draws.
 """
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from io import BytesIO
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from semrouter_memory.evaluation.cases import History, Ids, Time
 from semrouter_memory.model import Json, MemoryType
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _TOP = 5
 _DIGITS = 4
@@ -220,3 +228,83 @@ def _percentiles(ms: Sequence[float]) -> list[float]:
 
 def _rounded(figures: Figures) -> Figures:
     return {name: None if value is None else round(value, _DIGITS) for name, value in figures.items()}
+
+
+# -- the picture -------------------------------------------------------------------------------------------------------
+
+
+# Told apart by people who see colours differently, and by line style in print.
+_CURVES = (
+    ("precision", "precision", "#0072B2", "-"),
+    ("recall", "recall", "#009E73", "--"),
+    ("false_injection", "false injection", "#D55E00", ":"),
+)
+_GOLD, _OTHER = "#009E73", "#999999"
+_BINS = np.linspace(0.0, 1.0, 41)
+_WIDTH, _HEIGHT_OF_ROW = 12.0, 4.2
+
+
+def picture(rows: Sequence[Swept]) -> bytes:
+    """The picture, as a PNG."""
+    from matplotlib.figure import Figure  # noqa: PLC0415 - see above
+
+    figure = Figure(figsize=(_WIDTH, _HEIGHT_OF_ROW * len(rows)), layout="constrained")
+    for (curves, scores), row in zip(figure.subplots(len(rows), 2, squeeze=False), rows, strict=True):
+        _draw_curves(curves, row)
+        _draw_scores(scores, row)
+    png = BytesIO()
+    figure.savefig(png, format="png")
+    return png.getvalue()
+
+
+def _draw_curves(axes: "Axes", row: Swept) -> None:
+    thresholds = list(row.points)
+    for name, label, colour, style in _CURVES:
+        values = [_drawable(figures[name]) for figures in row.points.values()]
+        if not all(map(math.isnan, values)):
+            axes.plot(thresholds, values, style, color=colour, label=label, marker=".")
+    # A file's name is no formula, whatever dollars are in it.
+    axes.set_title(f"{row.file}: what is injected", parse_math=False)
+    axes.set(xlabel="threshold", xlim=(0, 1), ylim=(0, 1.02))
+    _finish(axes, row)
+
+
+def _drawable(value: float | None) -> float:
+    """Where there is nothing to count, a curve has a gap."""
+    return math.nan if value is None else value
+
+
+def _draw_scores(axes: "Axes", row: Swept) -> None:
+    gold, other = scores_of(row.asked)
+    for name, scores, colour in (("other", other, _OTHER), ("gold", gold, _GOLD)):
+        if scores:
+            # Shares, because gold is one in dozens and would not be seen next to the rest.
+            weights = np.full(len(scores), 1 / len(scores))
+            axes.hist(
+                np.clip(scores, 0, 1),
+                bins=_BINS.tolist(),
+                weights=weights,
+                color=colour,
+                alpha=0.6,
+                label=f"{name} ({len(scores)})",
+            )
+    axes.set(title="scores in the rankings", xlabel="relevance", ylabel="share of its kind", xlim=(0, 1))
+    _finish(axes, row)
+
+
+def _finish(axes: "Axes", row: Swept) -> None:
+    axes.axvline(row.configured, color="black", linewidth=1, label=f"configured: {row.configured:g}")
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize="small")
+
+
+def scores_of(asked: Sequence[Asked]) -> tuple[list[float], list[float]]:
+    """The relevance of every ranked memory that is gold for its query, and of every one that is wrong for it."""
+    gold = [scored.relevance for each in asked for scored in each.ranking if scored.id in each.query.gold]
+    other = [
+        scored.relevance
+        for each in asked
+        for scored in each.ranking
+        if scored.id not in each.query.gold | each.query.acceptable
+    ]
+    return gold, other

@@ -7,7 +7,7 @@ that takes, not what a loaded machine misses.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -22,7 +22,7 @@ from semrouter_memory.app.pipelines import Pipelines
 from semrouter_memory.codec.chat import ChatCodec
 from semrouter_memory.config import MemoryConfig
 from semrouter_memory.errors import ConfigurationError
-from semrouter_memory.evaluation.cases import CaseMessage
+from semrouter_memory.evaluation.cases import CaseMessage, write_file
 from semrouter_memory.evaluation.retrieval import (
     Asked,
     Figures,
@@ -33,6 +33,7 @@ from semrouter_memory.evaluation.retrieval import (
     Swept,
     by_kind,
     injected_figures,
+    picture,
     ranking_figures,
     result_of,
     step_times,
@@ -244,7 +245,8 @@ async def evaluate(options: EvalOptions, *, plot: Path | None, sweep: bool) -> N
     Raises:
         ConfigurationError: also when the library that draws is missing.
     """
-    draw = _drawing() if plot else None
+    if plot:
+        _require_matplotlib()
     memory = options.config.memory
     swept: list[Swept] = []
 
@@ -253,7 +255,7 @@ async def evaluate(options: EvalOptions, *, plot: Path | None, sweep: bool) -> N
             run = RetrievalRun(adapters, memory, models)
             owners = await run.store(name, users)
             asked = await run.ask(name, owners)
-            points = await run.sweep(name, owners) if sweep or draw else {}
+            points = await run.sweep(name, owners) if sweep or plot else {}
         return Swept(file=name, points=points, asked=asked, configured=memory.default_similarity_threshold)
 
     def report(console: Console, name: str, outcome: Swept) -> Json:
@@ -266,19 +268,18 @@ async def evaluate(options: EvalOptions, *, plot: Path | None, sweep: bool) -> N
         return result_of(name, outcome.asked)
 
     await play_files(options, RetrievalCase, play=play, report=report)
-    if draw and plot:
-        draw(plot, swept)
+    if plot:
+        write_file(plot, picture(swept))
 
 
-def _drawing() -> Callable[[Path, Sequence[Swept]], None]:
-    """What draws. Found before anything is measured, since the library is an extra."""
+def _require_matplotlib() -> None:
+    """Before anything is measured, since it is an extra."""
     try:
-        from semrouter_memory.evaluation.retrieval_plot import draw  # noqa: PLC0415 - its library is an extra
+        import matplotlib.figure  # noqa: F401, PLC0415 - its library is an extra
     except ModuleNotFoundError as error:
         raise ConfigurationError(
             f"--plot needs {error.name}, which is not installed: pip install 'semrouter-memory[eval]'"
         ) from None
-    return draw
 
 
 _RANKING = {"recall@5": "recall@5", "recall@10": "recall@10", "nDCG@5": "ndcg@5", "MRR": "mrr"}

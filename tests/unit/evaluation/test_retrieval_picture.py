@@ -7,8 +7,16 @@ import pytest
 
 from semrouter_memory.config import Config
 from semrouter_memory.errors import ConfigurationError, InputFileError
-from semrouter_memory.evaluation.retrieval import Asked, LabelledQuery, Scored, Swept, injected_figures
-from semrouter_memory.evaluation.retrieval_plot import draw, scores_of
+from semrouter_memory.evaluation.cases import write_file
+from semrouter_memory.evaluation.retrieval import (
+    Asked,
+    LabelledQuery,
+    Scored,
+    Swept,
+    injected_figures,
+    picture,
+    scores_of,
+)
 from semrouter_memory.evaluation.retrieval_run import evaluate
 from semrouter_memory.evaluation.running import EvalOptions
 
@@ -44,20 +52,19 @@ def test_the_scores_of_gold_and_of_the_rest_leave_out_what_is_acceptable() -> No
 )
 def test_the_picture_is_a_png_whatever_there_is_to_draw(rows: list[Swept], tmp_path: Path) -> None:
     path = tmp_path / "new" / "out.png"
-    draw(path, rows)
+    write_file(path, picture(rows))
     assert path.read_bytes().startswith(PNG)
 
 
 def test_a_place_that_cannot_be_written_is_said_so(tmp_path: Path) -> None:
     with pytest.raises(InputFileError, match="cannot write"):
-        draw(tmp_path, [swept(FOUND)])
+        write_file(tmp_path, PNG)
 
 
 async def test_without_matplotlib_the_complaint_names_the_extra_before_anything_is_read(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.axes", None)
-    monkeypatch.delitem(sys.modules, "semrouter_memory.evaluation.retrieval_plot")
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ConfigurationError, match=r"semrouter-memory\[eval\]"):
         await evaluate(
             EvalOptions(files=[tmp_path / "none.jsonl"], config=Config()), plot=tmp_path / "p.png", sweep=True
