@@ -31,7 +31,6 @@ from semrouter_memory.recall.strategy import MemorySource, Strategy
 from semrouter_memory.recall.vector_search import HybridSearch, SemanticSearch, VectorSearch
 from semrouter_memory.retain.failures import RetainParts
 from semrouter_memory.retain.pipeline import Retainer
-from semrouter_memory.retain.reconciling.llm_adjudicator import LlmAdjudicator
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
 from semrouter_memory.retain.redact import without_secrets
 from semrouter_memory.transport.request_phase import RequestPhase
@@ -99,11 +98,10 @@ class Pipelines:
         return InsightWriter(self.adapters, chat_model=model, config=config, token_budget=budget)
 
     def reconciling_writer(self, *, written: Callable[[Scope], object] | None = None) -> ReconcilingWriter:
-        adjudicator = self.models.of_role("memory_reconcile")
         return ReconcilingWriter(
             self.adapters,
             ttl_days=self.memory.ageing.ttl_days,
-            adjudicator=LlmAdjudicator(adjudicator) if adjudicator else None,
+            adjudicator=self.models.of_role("memory_reconcile"),
             written=written,
         )
 

@@ -27,7 +27,6 @@ from semrouter_memory.model import (
     Turn,
 )
 from semrouter_memory.ports import MemoryReader
-from semrouter_memory.retain.reconciling.llm_adjudicator import LlmAdjudicator
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter, Written
 from semrouter_memory.state.local import InProcessOwnerLocks, InProcessOwnerVersions, SureHold
 from semrouter_memory.store.in_memory import InMemoryStore
@@ -134,7 +133,7 @@ class Writing:
                 clock=self.clock,
             ),
             ttl_days=self.ttl_days,
-            adjudicator=LlmAdjudicator(model) if model else None,
+            adjudicator=model,
             written=self.told.append,
         )
 

@@ -210,7 +210,7 @@ class Upstream:
     pieces: list[bytes] = field(default_factory=list)
 
     def request(self, data: bytes, reply: Reply, block: str, *, end: bool | None) -> None:
-        """LlmAdjudicator the reply to a piece of the request body, or to its trailers (`end` is None)."""
+        """Judge the reply to a piece of the request body, or to its trailers (`end` is None)."""
         self.held += data
         if self.protocol.observing:
             assert isinstance(reply, Silence)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from semrouter_memory.backends import Backends
+from semrouter_memory.errors import ChatModelError
 from semrouter_memory.language.sentences import sentences
 from semrouter_memory.language.third_person import embedded_text
 from semrouter_memory.model import (
@@ -26,12 +27,11 @@ from semrouter_memory.model import (
     Scope,
     Vector,
 )
-from semrouter_memory.ports import OwnerHold, Tombstones
+from semrouter_memory.ports import ChatModel, OwnerHold, Tombstones
 from semrouter_memory.retain import statements
 from semrouter_memory.retain.passages import embedded, fitted, reads_all
-from semrouter_memory.retain.reconciling.llm_adjudicator import LlmAdjudicator
 from semrouter_memory.retain.reconciling.neighbours import Near, NeighbourReader
-from semrouter_memory.retain.reconciling.reconcile import grey
+from semrouter_memory.retain.reconciling.reconcile import MAX_SHOWN, decided_by_model, grey, grey_prompt
 from semrouter_memory.retain.reconciling.rows import RowFactory, contradicted
 from semrouter_memory.retain.redact import is_redacted
 from semrouter_memory.retain.superseding import marked, source_of
@@ -78,7 +78,7 @@ class ReconcilingWriter:
 
     Args:
         ttl_days: how long memories of a type live; types left out do not expire.
-        adjudicator: is asked where the rules are not sure.
+        adjudicator: the model that is asked where the rules are not sure.
         written: told of each owner whose memories were changed.
     """
 
@@ -87,7 +87,7 @@ class ReconcilingWriter:
         backends: Backends,
         *,
         ttl_days: Mapping[MemoryType, float] | None = None,
-        adjudicator: LlmAdjudicator | None = None,
+        adjudicator: ChatModel | None = None,
         written: Callable[[Scope], object] | None = None,
     ) -> None:
         self._reader, self._writer, self._embedder = backends.store, backends.writer, backends.embedder
@@ -271,7 +271,7 @@ class ReconcilingWriter:
         candidate = replace(candidate, quote=source_of(candidate, near.hits))
         without = await near.decide(candidate)
         asked = grey(candidate, near.hits, without)
-        decision = await self._adjudicator.decide(candidate, asked) if asked else None
+        decision = await _asked(self._adjudicator, candidate, asked[:MAX_SHOWN]) if asked else None
         return _Opinion(decision, without, asked) if decision else None
 
     def _allowed(self, scope: Scope, candidate: Candidate, tombstones: Tombstones, alive: frozenset[str]) -> bool:
@@ -339,6 +339,14 @@ class ReconcilingWriter:
         await self._writer.upsert(scope, rows)
         if self._written:
             self._written(scope)
+
+
+async def _asked(model: ChatModel, candidate: Candidate, known: Sequence[Memory]) -> Reconciled | None:
+    """What the model says, or None when it says nothing that can be used. Never raises for what it does."""
+    try:
+        return decided_by_model(await model.complete(grey_prompt(candidate, known)), known)
+    except ChatModelError:
+        return None
 
 
 def _agreed(decision: Reconciled, near: Near, opinion: _Opinion | None) -> Reconciled:
