@@ -18,7 +18,7 @@ from semrouter_memory.events import SessionDue
 from semrouter_memory.model import Claim, LoggedTurn, PendingSession, SessionKey
 from semrouter_memory.retain.failures import FailurePolicy, RetainParts
 from semrouter_memory.retain.intake import TurnIntake
-from semrouter_memory.retain.scheduling import ExtractionScheduler, Idling, Pace, TopicWatch, Trigger
+from semrouter_memory.retain.scheduling import ExtractionScheduler, Pace, TopicWatch, Trigger
 from semrouter_memory.retain.session_end import SessionEndHandler
 from semrouter_memory.retain.steps import (
     ModelStep,
@@ -65,7 +65,7 @@ class Retainer:
         self.intake = TurnIntake(self._turn_log, self._observer, max_chars=self._config.max_turn_chars, wake=wake)
         self._topics = TopicWatch(backends.embedder, similarity=self._config.drift_similarity)
         self._failures = FailurePolicy(parts, jitter=jitter)
-        self._scheduler = _scheduler(parts, Idling(monotonic))
+        self._scheduler = _scheduler(parts, monotonic)
         self._quotes = QuoteStep(parts)
         model = parts.chat_model
         self._model = ModelStep(model, parts, scheduler=self._scheduler, failures=self._failures) if model else None
@@ -221,12 +221,12 @@ class Retainer:
         await self._failures.guard(claim, (), self._end.run(claim))
 
 
-def _scheduler(parts: RetainParts, idling: Idling) -> ExtractionScheduler:
+def _scheduler(parts: RetainParts, monotonic: Callable[[], float]) -> ExtractionScheduler:
     config, model = parts.config, parts.chat_model
     idle = timedelta(seconds=config.session_idle_seconds)
     return ExtractionScheduler(
         Pace(quotes=config.quotes, model=model is not None, batch_size=parts.batch_size, idle=idle),
         retry_after=lambda: model.retry_after if model else None,
         probe_pause=timedelta(seconds=config.breaker_seconds),
-        idling=idling,
+        monotonic=monotonic,
     )

@@ -149,37 +149,13 @@ class _Seen:
     seen: float
 
 
-class Idling:
-    """Remembers the sessions that were looked at last.
-
-    Args:
-        monotonic: seconds on a monotonic clock.
-    """
-
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._monotonic = monotonic
-        self._seen: LRUCache[SessionKey, _Seen] = LRUCache(_MAX_SESSIONS)
-
-    def since(self, key: SessionKey, last_observed_at: datetime, now: datetime) -> datetime:
-        """When the session fell idle, by the clock as it stands now.
-
-        Args:
-            last_observed_at: when its last turn was said, by the clock as it stood then.
-        """
-        known = self._seen.get(key)
-        if known is None or known.last_observed_at < last_observed_at:
-            known = _Seen(last_observed_at, max(now - last_observed_at, timedelta()), self._monotonic())
-            self._seen[key] = known
-        return now - known.age - timedelta(seconds=self._monotonic() - known.seen)
-
-
 class ExtractionScheduler:
     """Decides which sessions the model is asked about.
 
     Args:
         retry_after: seconds until the model may be asked again, None while it is available.
         probe_pause: between two choices of a probe, while the first one's outcome is unknown.
-        idling: knows how long sessions have been idle.
+        monotonic: seconds on a monotonic clock.
     """
 
     def __init__(
@@ -188,11 +164,12 @@ class ExtractionScheduler:
         *,
         retry_after: Callable[[], float | None],
         probe_pause: timedelta,
-        idling: Idling | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._pace = pace
         self._retry_after = retry_after
-        self._idling = idling or Idling()
+        self._monotonic = monotonic
+        self._seen: LRUCache[SessionKey, _Seen] = LRUCache(_MAX_SESSIONS)
         self._probe_pause = probe_pause
         self._due: dict[SessionKey, Trigger] = {}
         self._answers = 0
@@ -206,6 +183,18 @@ class ExtractionScheduler:
         """Whether the model is not asked about the session: it is unavailable, or a prompt of the session just failed."""
         return self._retry_after() is not None or self._record(key).cools_down(now)
 
+    def _idle_since(self, key: SessionKey, last_observed_at: datetime, now: datetime) -> datetime:
+        """When the session fell idle, by the clock as it stands now.
+
+        Args:
+            last_observed_at: when its last turn was said, by the clock as it stood then.
+        """
+        known = self._seen.get(key)
+        if known is None or known.last_observed_at < last_observed_at:
+            known = _Seen(last_observed_at, max(now - last_observed_at, timedelta()), self._monotonic())
+            self._seen[key] = known
+        return now - known.age - timedelta(seconds=self._monotonic() - known.seen)
+
     # -- the tick ------------------------------------------------------------------------------------------------------
 
     def at_hand(self, sessions: Iterable[PendingSession], now: datetime) -> list[PendingSession]:
@@ -216,7 +205,7 @@ class ExtractionScheduler:
         """
         found = []
         for session in sessions:
-            since = self._idling.since(session.key, session.last_observed_at, now)
+            since = self._idle_since(session.key, session.last_observed_at, now)
             if session.waiting or session.ended or now - since >= self._pace.idle:
                 found.append(replace(session, last_observed_at=since))
         return found
@@ -298,7 +287,7 @@ class ExtractionScheduler:
         """
         if not turns:
             return Trigger.END if claim.ended else Trigger.IDLE
-        since = self._idling.since(claim.key, turns[-1].observed_at, now)
+        since = self._idle_since(claim.key, turns[-1].observed_at, now)
         return end_of(ended=claim.ended, last_observed_at=since, now=now, pace=self._pace)
 
     def is_summed_up(self, key: SessionKey, unsummarised: int) -> bool:
