@@ -42,23 +42,36 @@ class Access:
     knowledge: KnowledgeService
     reflector: Reflector
 
-    def organisation_of(self, request: Request, owner: Scope) -> Scope | None:
-        """The organisation whose documents a request may search: the owner, or the one that a filter named."""
-        if owner.kind is OwnerKind.ORGANISATION:
-            return owner
-        found = requester_of(_headers(request), {}, self.identity, {})
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnerAccess(Access):
+    """What they work with for the owner of one request.
+
+    Attributes:
+        headers: of the request, as the filter reads them.
+    """
+
+    owner: Scope
+    headers: list[tuple[str, str]]
+
+    @property
+    def organisation(self) -> Scope | None:
+        """The organisation whose documents the request may search: the owner, or the one that a filter named."""
+        if self.owner.kind is OwnerKind.ORGANISATION:
+            return self.owner
+        found = requester_of(Headers(self.headers), {}, self.identity, {})
         others = () if isinstance(found, Reason) else found.others
         return next((scope for scope in others if scope.kind is OwnerKind.ORGANISATION), None)
 
-    def scope(self, owner: Scope, project: str | None) -> Scope:
-        """The scope of an owner, in a project where one is named.
+    def scope(self, project: str | None) -> Scope:
+        """The owner's scope, in a project where one is named.
 
         Raises:
             InvalidRequestError: no project can be called like that.
         """
         if project and not is_acceptable_id(project, self.identity):
             raise InvalidRequestError("project_id is too long or not printable", field="project_id")
-        return owner.in_project(project or "")
+        return self.owner.in_project(project or "")
 
 
 # -- the owner: each port has one rule, a dependency of all its routes that act for an owner
@@ -77,7 +90,7 @@ def owner_in_header(identity: IdentityConfig) -> Callable[..., None]:
             Query(description="Another owner: `org:acme`, for the organisation's administrators. Without it the user."),
         ] = None,
     ) -> None:
-        headers = _headers(request)
+        headers = Headers(_fields_of(request))
         user = authenticated_user(headers, {}, identity)
         if isinstance(user, Reason):
             raise unauthenticated("the identity is malformed or given twice", user.value)
@@ -116,24 +129,27 @@ def owner_in_query(identity: IdentityConfig) -> Callable[..., None]:
     return decide
 
 
-def _owner(request: Request) -> Scope:
-    owner: Scope = request.state.owner
-    return owner
-
-
-def fields_of(request: Request) -> list[tuple[str, str]]:
+def _fields_of(request: Request) -> list[tuple[str, str]]:
     """The headers as the filter reads them."""
     return [(name.decode("latin-1"), value.decode("utf-8", "surrogateescape")) for name, value in request.headers.raw]
-
-
-def _headers(request: Request) -> Headers:
-    return Headers(fields_of(request))
 
 
 def _access(request: Request) -> Access:
     access = request.app.state.access
     assert isinstance(access, Access)
     return access
+
+
+def _owner_access(request: Request) -> OwnerAccess:
+    access = _access(request)
+    return OwnerAccess(
+        service=access.service,
+        identity=access.identity,
+        knowledge=access.knowledge,
+        reflector=access.reflector,
+        owner=request.state.owner,
+        headers=_fields_of(request),
+    )
 
 
 def _query_parameters(dependant: Dependant) -> Iterator[tuple[str, bool]]:
@@ -189,8 +205,9 @@ def raw_body(*kinds: str, **schema: str) -> dict[str, Any]:
 
 
 NDJSON = "application/x-ndjson"
-Owner = Annotated[Scope, Depends(_owner)]
-Api = Annotated[Access, Depends(_access)]
+Api = Annotated[OwnerAccess, Depends(_owner_access)]
+AllOwners = Annotated[Access, Depends(_access)]
+"""Where no rule names an owner."""
 MemoryId = Annotated[str, Path(description="The memory's id.", examples=["mem_01890a5d-ac96-774b-bcce-b302099a8057"])]
 Observed = Annotated[Period, Depends(observed_in)]
 Filter = Annotated[MemoryFilter, Depends(filter_in)]

@@ -8,8 +8,8 @@ from pydantic import AliasPath, AwareDatetime, BeforeValidator, Field
 
 from semrouter_memory.errors import InvalidRequestError, NotFoundError
 from semrouter_memory.knowledge.documents import Document
-from semrouter_memory.knowledge.service import AddOutcome, KnowledgeService, Upload
-from semrouter_memory.manage.access import NOT_FOUND, TOO_LARGE, Api, Owner, api_router, raw_body
+from semrouter_memory.knowledge.service import AddOutcome, Upload
+from semrouter_memory.manage.access import NOT_FOUND, TOO_LARGE, Api, OwnerAccess, api_router, raw_body
 from semrouter_memory.manage.schemas import MAX_PAGE, ApiAnswer
 
 PATH = "/v1/knowledge"
@@ -20,15 +20,15 @@ _MAX_TAG_CHARS = 64
 routes = api_router(PATH, "knowledge")
 
 
-def _knowledge(owner: Owner, api: Api) -> KnowledgeService:
-    if not api.knowledge.serves(owner):
+def _documents(api: Api) -> OwnerAccess:
+    if not api.knowledge.serves(api.owner):
         raise NotFoundError(
             "organisations have documents, and users where memory.knowledge.user_documents is on", kind="document"
         )
-    return api.knowledge
+    return api
 
 
-Knowledge = Annotated[KnowledgeService, Depends(_knowledge)]
+Documents = Annotated[OwnerAccess, Depends(_documents)]
 DocumentId = Annotated[str, Path(description="The document's id.", examples=["doc_9f86d081884c7d659a2feaa0c55a"])]
 Tag = Annotated[str, Field(min_length=1, max_length=_MAX_TAG_CHARS)]
 
@@ -97,8 +97,7 @@ class RemovedDocument(ApiAnswer):
 )
 async def add_document(
     request: Request,
-    owner: Owner,
-    knowledge: Knowledge,
+    api: Documents,
     *,
     source: Annotated[
         str,
@@ -130,37 +129,36 @@ async def add_document(
         tags=tuple(tag) if tag else None,
         published_at=published_at,
     )
-    document, outcome = await knowledge.add(owner, upload)
+    document, outcome = await api.knowledge.add(api.owner, upload)
     return AddedDocument.model_construct(**_described(document), outcome=outcome)
 
 
 @routes.get("", summary="List documents", responses=NOT_FOUND)
 async def list_documents(
-    owner: Owner,
-    knowledge: Knowledge,
+    api: Documents,
     *,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 50,
     cursor: Annotated[str, Query(description="`next_cursor` of the page before.")] = "",
 ) -> DocumentList:
     """The owner's documents, the one added last first. A page may hold fewer than `limit`."""
-    page = await knowledge.page(owner, limit=limit, cursor=cursor)
+    page = await api.knowledge.page(api.owner, limit=limit, cursor=cursor)
     return DocumentList(
         data=[DocumentJson.model_validate(each) for each in page.documents], next_cursor=page.cursor or None
     )
 
 
 @routes.get("/{document_id}", summary="Show a document", responses=NOT_FOUND)
-async def show_document(owner: Owner, knowledge: Knowledge, document_id: DocumentId) -> WholeDocument:
+async def show_document(api: Documents, document_id: DocumentId) -> WholeDocument:
     """One document with its passages."""
-    document, passages = await knowledge.show(owner, document_id)
+    document, passages = await api.knowledge.show(api.owner, document_id)
     text = [PassageJson.model_validate(row) for row in passages]
     return WholeDocument.model_construct(**_described(document), text=text)
 
 
 @routes.delete("/{document_id}", summary="Remove a document", responses=NOT_FOUND)
-async def remove_document(owner: Owner, knowledge: Knowledge, document_id: DocumentId) -> RemovedDocument:
+async def remove_document(api: Documents, document_id: DocumentId) -> RemovedDocument:
     """Delete a document with every passage. Nothing shows it from then on; the next compaction takes it out of the files."""
-    return RemovedDocument(id=document_id, passages=await knowledge.remove(owner, document_id))
+    return RemovedDocument(id=document_id, passages=await api.knowledge.remove(api.owner, document_id))
 
 
 def _described(document: Document) -> dict[str, Any]:

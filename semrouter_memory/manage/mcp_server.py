@@ -18,7 +18,8 @@ from starlette.types import Message, Receive, Scope, Send
 
 from semrouter_memory import __version__
 from semrouter_memory.errors import name_of
-from semrouter_memory.manage.tools import INSTRUCTIONS, TOOLS, Caller, is_expected
+from semrouter_memory.manage.access import OwnerAccess
+from semrouter_memory.manage.tools import INSTRUCTIONS, TOOLS, is_expected
 from semrouter_memory.model import Json
 
 _log = structlog.get_logger("semrouter_memory.manage")
@@ -28,9 +29,9 @@ _PAUSED = "The user has paused remembering. Go on without it; forget works."
 class McpResponse(Response):
     """The answer to a message of the streamable HTTP transport, as JSON."""
 
-    def __init__(self, caller: Caller, body: bytes) -> None:
+    def __init__(self, api: OwnerAccess, body: bytes) -> None:
         super().__init__()
-        self._caller, self._message = caller, body
+        self._api, self._message = api, body
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the SDK's application on the body, which was read before, within its limit."""
@@ -44,7 +45,7 @@ class McpResponse(Response):
             return {"type": "http.request", "body": self._message, "more_body": False}
 
         sessions = StreamableHTTPSessionManager(
-            _server(self._caller),
+            _server(self._api),
             json_response=True,
             stateless=True,
             max_request_body_size=len(self._message) + 1,
@@ -53,12 +54,12 @@ class McpResponse(Response):
             await sessions.handle_request(scope, again, send)
 
 
-def _server(caller: Caller) -> Server[Any]:
+def _server(api: OwnerAccess) -> Server[Any]:
     async def list_tools(_context: object, _page: object) -> types.ListToolsResult:
         return types.ListToolsResult(tools=list(_DESCRIBED))
 
     async def call_tool(_context: object, asked: types.CallToolRequestParams) -> types.CallToolResult:
-        return await _called(caller, asked.name, asked.arguments or {})
+        return await _called(api, asked.name, asked.arguments or {})
 
     server: Server[Any] = Server(
         "semrouter-memory",
@@ -91,14 +92,15 @@ _DESCRIBED = [
 ]
 
 
-async def _called(caller: Caller, name: str, arguments: Mapping[str, Json]) -> types.CallToolResult:
+async def _called(api: OwnerAccess, name: str, arguments: Mapping[str, Json]) -> types.CallToolResult:
     tool = TOOLS.get(name)
     if tool is None:
         raise MCPError(types.INVALID_PARAMS, f"there is no such tool; there are {', '.join(TOOLS)}")
     try:
-        if not tool.deletes and await caller.has_paused():
+        # Models do without it then, as requests do.
+        if not tool.deletes and await api.service.paused_since(api.owner) is not None:
             return types.CallToolResult(content=[_text(_PAUSED)], is_error=True)
-        answer = await tool.run(caller, arguments)
+        answer = await tool.run(api, arguments)
     except Exception as error:  # noqa: BLE001 - a model is told in words, whatever failed
         if not is_expected(error):
             _log.error("Tool call failed", error=name_of(error), tool=name)

@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 
 from semrouter_memory.deletion.service import DeletionService, PartResult
 from semrouter_memory.errors import InvalidRequestError, NotFoundError
-from semrouter_memory.manage.access import CONFLICT, NDJSON, NOT_FOUND, TOO_LARGE, Api, api_router, raw_body
+from semrouter_memory.manage.access import CONFLICT, NDJSON, NOT_FOUND, TOO_LARGE, AllOwners, api_router, raw_body
 from semrouter_memory.manage.backup import Backup, require_all
 from semrouter_memory.manage.http_server import refusal
 from semrouter_memory.manage.importing import Imported
@@ -298,13 +298,13 @@ async def list_collections(context: Context) -> CollectionList:
     responses=TOO_LARGE,
     openapi_extra=raw_body(NDJSON),
 )
-async def import_collection(request: Request, api: Api) -> Imported:
+async def import_collection(request: Request, access: AllOwners) -> Imported:
     """Memories of all users, embedded again and otherwise unchanged. Deleted ones are skipped.
 
     Stored ones are skipped too unless the line has a newer version, so the same lines may be sent again.
     """
     report = Imported()
-    await api.service.importer.restore(request.stream(), report)
+    await access.service.importer.restore(request.stream(), report)
     return report
 
 

@@ -19,14 +19,12 @@ from semrouter_memory.manage.access import (
     OWNER,
     PREFIX,
     TOO_LARGE,
-    Access,
     Api,
     Filter,
     MemoryId,
     Observed,
-    Owner,
+    OwnerAccess,
     api_router,
-    fields_of,
     raw_body,
     reach_of,
 )
@@ -64,7 +62,6 @@ _SESSIONS, _END = b"/sessions/", b"/end"
 @router.get("", summary="List memories")
 async def list_memories(
     *,
-    owner: Owner,
     api: Api,
     types: Annotated[
         list[MemoryType] | None, Query(alias="type", description="Only these types; may be repeated.")
@@ -84,7 +81,7 @@ async def list_memories(
     ] = None,
 ) -> MemoryList:
     """Active memories, newest first: neither superseded nor expired."""
-    scope = api.scope(owner, project_id)
+    scope = api.scope(project_id)
     page = await api.service.page(
         Criteria(
             scope, reach=reach_of(project_id), types=_types(types), memory_filter=memory_filter, observed=observed
@@ -94,21 +91,20 @@ async def list_memories(
         wanted=_wanted(form, source, pinned, goal=goal, outcome=outcome),
         history=include == "history",
     )
-    return MemoryList(data=await _shown(api, scope, page.memories), next_cursor=page.cursor or None)
+    return MemoryList(data=await _shown(api, page.memories), next_cursor=page.cursor or None)
 
 
 @router.post("", summary="Store a memory", status_code=HTTPStatus.CREATED)
-async def store_memory(owner: Owner, api: Api, body: StoreRequest) -> MemoryJson:
+async def store_memory(api: Api, body: StoreRequest) -> MemoryJson:
     """Remember a statement. What looks like a secret (key, password, card number) is refused."""
-    scope = api.scope(owner, body.project_id)
-    (stored,) = await _shown(api, scope, [await api.service.store(scope, body)])
+    scope = api.scope(body.project_id)
+    (stored,) = await _shown(api, [await api.service.store(scope, body)])
     return stored
 
 
 @router.delete("", summary="Forget everything of an owner, or of one project", responses=NOT_FOUND)
 async def forget_memories(
     request: Request,
-    owner: Owner,
     api: Api,
     user_id: Annotated[
         str | None, Query(min_length=1, description="Must be the authenticated user. Required without `owner`.")
@@ -118,27 +114,27 @@ async def forget_memories(
     """Invisible to every read when the call returns; history, session state and turns that still wait go too."""
     if user_id is None and OWNER not in request.query_params:
         raise InvalidRequestError("say whose: ?user_id=...", field="user_id")
-    if user_id is not None and Scope(user_id).owner != owner.owner:
+    if user_id is not None and Scope(user_id).owner != api.owner.owner:
         raise NotFoundError("no such user")
-    deleted = await api.service.forget_all(api.scope(owner, project_id), reach_of(project_id))
-    return DeletedAll(owner=owner.owner, project_id=project_id, deleted=deleted)
+    deleted = await api.service.forget_all(api.scope(project_id), reach_of(project_id))
+    return DeletedAll(owner=api.owner.owner, project_id=project_id, deleted=deleted)
 
 
 @router.post("/search", summary="Search memories")
-async def search_or_explain(request: Request, owner: Owner, api: Api, body: ExplainableSearch) -> HitList | RecallJson:
+async def search_or_explain(api: Api, body: ExplainableSearch) -> HitList | RecallJson:
     """The active memories most relevant to a query, best first; or, as recall, what a request with it would be given, and why."""
     if body.kind == "recall":
-        scope = api.scope(owner, body.project_id)
-        explained = await api.service.explainer.explain(scope, fields_of(request), body)
+        scope = api.scope(body.project_id)
+        explained = await api.service.explainer.explain(scope, api.headers, body)
         return RecallJson.of(explained, scope, await api.service.usage(scope, explained.memories))
     if body.messages is not None:
         raise InvalidRequestError('only with "as": "recall"', field="messages")
-    return await search_memories(owner, api, body)
+    return await search_memories(api, body)
 
 
-async def search_memories(owner: Scope, api: Access, body: SearchRequest) -> HitList:
+async def search_memories(api: OwnerAccess, body: SearchRequest) -> HitList:
     """The active memories most relevant to a query, best first."""
-    scope = api.scope(owner, body.project_id)
+    scope = api.scope(body.project_id)
     page = await api.service.search(
         Criteria(
             scope,
@@ -158,26 +154,21 @@ async def search_memories(owner: Scope, api: Access, body: SearchRequest) -> Hit
 
 
 @router.post("/reflect", summary="Answer a question from memories")
-async def reflect_on(request: Request, owner: Owner, api: Api, body: ReflectRequest) -> Reflection:
+async def reflect_on(api: Api, body: ReflectRequest) -> Reflection:
     """By a model that sees only what is relevant of the owner's memories and documents, with citations; a number or name that stands in none of these refuses its answer. Without a model: how often it was mentioned, since when, and when last."""
-    return await reflection(owner, api, api.organisation_of(request, owner), body)
-
-
-async def reflection(owner: Scope, api: Access, organisation: Scope | None, body: ReflectRequest) -> Reflection:
-    """Same, for an owner and the organisation whose documents are searched too."""
-    return await api.reflector.reflect(api.scope(owner, body.project_id), organisation, body)
+    return await api.reflector.reflect(api.scope(body.project_id), api.organisation, body)
 
 
 # -- MCP, not described: its messages are those of MCP, and `tools/list` describes them. Before /{memory_id}, as what follows ---
 
 
 @router.post("/mcp", include_in_schema=False)
-async def mcp_message(request: Request, owner: Owner, api: Api) -> Response:
+async def mcp_message(request: Request, api: Api) -> Response:
     """Answer one message of JSON-RPC; none is stored, so any replica answers the next."""
     body = await request.body()
     # In a thread, and at first use: loading the SDK takes a second.
     server = await asyncio.to_thread(import_module, "semrouter_memory.manage.mcp_server")
-    response: Response = server.McpResponse(server.Caller(owner, api, api.organisation_of(request, owner)), body)
+    response: Response = server.McpResponse(api, body)
     return response
 
 
@@ -198,13 +189,12 @@ async def no_mcp_session() -> None:
     responses={200: {"content": {NDJSON: {"schema": {"type": "string"}}}}},
 )
 async def export_memories(
-    owner: Owner,
     api: Api,
     observed: Observed,
     history: Annotated[bool, Query(description="Superseded memories too; `superseded_at` marks them.")] = True,  # noqa: FBT002 - the framework's way
 ) -> StreamingResponse:
     """Every memory, or those of a period, newest first, one JSON object a line. The connection is cut when it cannot be completed."""
-    memories = api.service.export(owner, observed=observed, history=history)
+    memories = api.service.export(api.owner, observed=observed, history=history)
     # The first one is fetched before the response begins, so that an unavailable store is a 503 and not a broken stream.
     first = await anext(memories, None)
     return StreamingResponse(_lines(first, memories), media_type=NDJSON)
@@ -212,13 +202,12 @@ async def export_memories(
 
 @router.get("/entities", summary="List the names in memories")
 async def list_entities(
-    owner: Owner,
     api: Api,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 50,
     after: Annotated[str, Query(description="`next_after` of the page before.")] = "",
 ) -> EntityList:
     """People, places, organisations, products and what the user calls their own, each with the active memories that name it."""
-    memories = api.service.export(owner, history=False)
+    memories = api.service.export(api.owner, history=False)
     found = await asyncio.to_thread(entities, {memory.id: memory.content async for memory in memories})
     further = [each for each in found if each.name > after]
     page = further[:limit]
@@ -227,25 +216,25 @@ async def list_entities(
 
 
 @router.get("/receipts", summary="List the last recalls")
-async def list_receipts(owner: Owner, api: Api) -> ReceiptList:
+async def list_receipts(api: Api) -> ReceiptList:
     """What the last 50 requests were given, without any text; forgetting a memory forgets the receipts before it."""
-    return ReceiptList(data=await api.service.receipts(owner))
+    return ReceiptList(data=await api.service.receipts(api.owner))
 
 
 @router.get("/settings", summary="Show the user's switches", responses=NOT_FOUND)
-async def get_settings(owner: Owner, api: Api) -> SettingsJson:
+async def get_settings(api: Api) -> SettingsJson:
     """Whether remembering is paused."""
-    return SettingsJson.of(await api.service.paused_since(_user(owner)))
+    return SettingsJson.of(await api.service.paused_since(_user(api.owner)))
 
 
 @router.put("/settings", summary="Pause or resume remembering", responses=NOT_FOUND)
-async def put_settings(owner: Owner, api: Api, body: SettingsRequest) -> SettingsJson:
+async def put_settings(api: Api, body: SettingsRequest) -> SettingsJson:
     """In every project, until it is resumed; forgetting everything does not end it.
 
     While it is paused, no request is given memories, and no exchange of which any part was in the pause is stored, then or
     later. What was said before is still learned. Memories can be listed, searched, added and changed here as usual.
     """
-    return SettingsJson.of(await api.service.set_paused(_user(owner), paused=body.paused))
+    return SettingsJson.of(await api.service.set_paused(_user(api.owner), paused=body.paused))
 
 
 @router.post(
@@ -257,7 +246,6 @@ async def put_settings(owner: Owner, api: Api, body: SettingsRequest) -> Setting
 )
 async def import_memories(
     request: Request,
-    owner: Owner,
     api: Api,
     from_user: Annotated[
         str | None, Query(min_length=1, description="Take over this other user's exported lines, too.")
@@ -272,7 +260,7 @@ async def import_memories(
     from_owner = None if from_user is None else Scope(from_user).owner
     try:
         await api.service.importer.run(
-            lambda project: api.scope(owner, project or None), request.stream(), report, from_owner=from_owner
+            lambda project: api.scope(project or None), request.stream(), report, from_owner=from_owner
         )
     except HTTPException as error:
         message, code = described(error)
@@ -288,7 +276,6 @@ async def import_memories(
 )
 async def end_session(
     request: Request,
-    owner: Owner,
     api: Api,
     session_id: Annotated[
         str,
@@ -299,7 +286,7 @@ async def end_session(
     ] = "",
 ) -> SessionEnd:
     """What waits is learned from now, and the session is summed up in one episodic memory."""
-    pending = await api.service.end_session(api.scope(owner, project_id), _as_sent(request, session_id))
+    pending = await api.service.end_session(api.scope(project_id), _as_sent(request, session_id))
     return SessionEnd(session_id=pending.session_id, waiting=pending.waiting)
 
 
@@ -307,37 +294,37 @@ async def end_session(
 
 
 @router.get("/{memory_id}", summary="Get a memory", responses=NOT_FOUND)
-async def get_memory(owner: Owner, api: Api, memory_id: MemoryId) -> MemoryJson:
+async def get_memory(api: Api, memory_id: MemoryId) -> MemoryJson:
     """One memory; one that a newer memory superseded, too."""
-    (found,) = await _shown(api, owner, [await api.service.get(owner, memory_id)])
+    (found,) = await _shown(api, [await api.service.get(api.owner, memory_id)])
     return found
 
 
 @router.get("/{memory_id}/history", summary="What was said before", responses=NOT_FOUND)
-async def memory_history(owner: Owner, api: Api, memory_id: MemoryId) -> History:
+async def memory_history(api: Api, memory_id: MemoryId) -> History:
     """All memories that replaced one another to which that one belongs, oldest first. Any of their ids will do."""
-    return History(data=await _shown(api, owner, await api.service.history(owner, memory_id)))
+    return History(data=await _shown(api, await api.service.history(api.owner, memory_id)))
 
 
 @router.patch("/{memory_id}", summary="Change a memory", responses=NOT_FOUND)
-async def update_memory(owner: Owner, api: Api, memory_id: MemoryId, body: UpdateRequest) -> MemoryJson:
+async def update_memory(api: Api, memory_id: MemoryId, body: UpdateRequest) -> MemoryJson:
     """Fields that are not sent stay as they are; `observed_at` becomes now, as if the statement were said again."""
     if not body.model_fields_set:
         raise InvalidRequestError("nothing to change: send at least one field")
-    api.scope(owner, body.project_id)  # refuses what no project can be called
-    (changed,) = await _shown(api, owner, [await api.service.update(owner, memory_id, body)])
+    api.scope(body.project_id)  # refuses what no project can be called
+    (changed,) = await _shown(api, [await api.service.update(api.owner, memory_id, body)])
     return changed
 
 
 @router.delete("/{memory_id}", summary="Forget a memory", responses=NOT_FOUND)
-async def forget_memory(owner: Owner, api: Api, memory_id: MemoryId) -> Deleted:
+async def forget_memory(api: Api, memory_id: MemoryId) -> Deleted:
     """Invisible to every read when the call returns; what it had replaced, and the turns all of it came from, go too."""
-    await api.service.forget(owner, memory_id)
+    await api.service.forget(api.owner, memory_id)
     return Deleted(id=memory_id)
 
 
-async def _shown(api: Api, scope: Scope, memories: Sequence[Memory]) -> list[MemoryJson]:
-    usage = await api.service.usage(scope, memories)
+async def _shown(api: OwnerAccess, memories: Sequence[Memory]) -> list[MemoryJson]:
+    usage = await api.service.usage(api.owner, memories)
     return [MemoryJson.of(memory, usage) for memory in memories]
 
 

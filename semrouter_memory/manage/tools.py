@@ -21,11 +21,11 @@ from semrouter_memory.errors import (
     http_answer,
 )
 from semrouter_memory.manage import routes
-from semrouter_memory.manage.access import Access
+from semrouter_memory.manage.access import OwnerAccess
 from semrouter_memory.manage.parameters import FilterText, OneProject, Since, Until, observed_in
 from semrouter_memory.manage.reflecting import ReflectRequest
 from semrouter_memory.manage.schemas import ApiRequest, MemoryJson, SearchRequest, StoreRequest
-from semrouter_memory.model import Hit, Json, MemoryType, Scope, parse_filter
+from semrouter_memory.model import Hit, Json, MemoryType, parse_filter
 from semrouter_memory.recall.render import cited_source
 
 INSTRUCTIONS = (
@@ -54,23 +54,6 @@ _READ = frozenset(
 """What a model is told of a memory."""
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """For whom a tool works.
-
-    Attributes:
-        organisation: whose documents it may search; None: none.
-    """
-
-    owner: Scope
-    api: Access
-    organisation: Scope | None = None
-
-    async def has_paused(self) -> bool:
-        """Whether the user has paused remembering: models do without it then, as requests do."""
-        return await self.api.service.paused_since(self.owner) is not None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
     """A tool.
@@ -86,7 +69,7 @@ class Tool:
     title: str
     description: str
     request: type[BaseModel]
-    call: Callable[[Caller, Any], Awaitable[dict[str, Json]]]
+    call: Callable[[OwnerAccess, Any], Awaitable[dict[str, Json]]]
     parameters: Sequence[str]
     required: Sequence[str]
     fixed: Mapping[str, Json] = field(default_factory=dict)
@@ -107,7 +90,7 @@ class Tool:
             "additionalProperties": False,
         }
 
-    async def run(self, caller: Caller, arguments: Mapping[str, Json]) -> dict[str, Json]:
+    async def run(self, api: OwnerAccess, arguments: Mapping[str, Json]) -> dict[str, Json]:
         """Call the route.
 
         Raises:
@@ -125,7 +108,7 @@ class Tool:
             problem = error.errors(include_url=False, include_context=False, include_input=False)[0]
             where = ".".join(str(part) for part in problem["loc"])
             raise InvalidRequestError(complaint(problem), field=where) from None
-        return await self.call(caller, request)
+        return await self.call(api, request)
 
     def advice(self, error: Exception) -> str:
         """What a model is told of a failure: the field and what to do."""
@@ -200,23 +183,22 @@ def _told(memory: MemoryJson) -> dict[str, Json]:
     return {name: value for name, value in shown.items() if value not in ("", None, False, [])}
 
 
-async def _recall(caller: Caller, request: SearchRequest) -> dict[str, Json]:
-    found = await routes.search_memories(caller.owner, caller.api, request)
+async def _recall(api: OwnerAccess, request: SearchRequest) -> dict[str, Json]:
+    found = await routes.search_memories(api, request)
     return {"memories": [_told(each) for each in found.data]}
 
 
-async def _store(caller: Caller, request: StoreRequest) -> dict[str, Json]:
-    return {"stored": _told(await routes.store_memory(caller.owner, caller.api, request))}
+async def _store(api: OwnerAccess, request: StoreRequest) -> dict[str, Json]:
+    return {"stored": _told(await routes.store_memory(api, request))}
 
 
-async def _forget(caller: Caller, request: _ForgetRequest) -> dict[str, Json]:
-    return {"forgotten": (await routes.forget_memory(caller.owner, caller.api, request.id)).id}
+async def _forget(api: OwnerAccess, request: _ForgetRequest) -> dict[str, Json]:
+    return {"forgotten": (await routes.forget_memory(api, request.id)).id}
 
 
-async def _list(caller: Caller, request: _ListRequest) -> dict[str, Json]:
+async def _list(api: OwnerAccess, request: _ListRequest) -> dict[str, Json]:
     page = await routes.list_memories(
-        owner=caller.owner,
-        api=caller.api,
+        api=api,
         types=request.types or None,
         limit=request.limit,
         cursor=request.cursor,
@@ -228,16 +210,16 @@ async def _list(caller: Caller, request: _ListRequest) -> dict[str, Json]:
     return {"memories": [_told(each) for each in page.data], **further}
 
 
-async def _search_knowledge(caller: Caller, request: _PassageRequest) -> dict[str, Json]:
-    knowledge, owners = caller.api.knowledge, (caller.owner, caller.organisation)
+async def _search_knowledge(api: OwnerAccess, request: _PassageRequest) -> dict[str, Json]:
+    knowledge, owners = api.knowledge, (api.owner, api.organisation)
     if not knowledge.served(owners):
         return {"passages": [], "note": "This user belongs to no organisation that has documents here."}
     found = await knowledge.search_all(owners, request.query, limit=request.limit)
     return {"passages": [_cited(hit) for hit in found]}
 
 
-async def _reflect(caller: Caller, request: ReflectRequest) -> dict[str, Json]:
-    found = await routes.reflection(caller.owner, caller.api, caller.organisation, request)
+async def _reflect(api: OwnerAccess, request: ReflectRequest) -> dict[str, Json]:
+    found = await routes.reflect_on(api, request)
     return found.model_dump(mode="json", exclude={"object"}, exclude_none=True)
 
 
