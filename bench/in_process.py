@@ -34,8 +34,7 @@ from semrouter_memory.model import (
     Vector,
 )
 from semrouter_memory.state.local import InProcessOwnerVersions
-from semrouter_memory.telemetry.metrics import Metrics
-from semrouter_memory.telemetry.observer import TelemetryObserver
+from semrouter_memory.telemetry.metrics import Metrics, TelemetryObserver
 from semrouter_memory.transport.request_phase import RequestPhase
 
 SIZES = (200, 1_000, 10_000)

@@ -15,8 +15,7 @@ from semrouter_memory.store.connection import MilvusConnection, StoreTarget, con
 from semrouter_memory.store.lite import LiteServer
 from semrouter_memory.store.location import LiteFile, locate
 from semrouter_memory.store.milvus import MilvusStore
-from semrouter_memory.telemetry.metrics import Metrics
-from semrouter_memory.telemetry.observer import TelemetryObserver
+from semrouter_memory.telemetry.metrics import Metrics, TelemetryObserver
 
 _LIMIT = 15
 """As many rows as recall asks for with the default limit."""

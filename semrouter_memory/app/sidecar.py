@@ -29,8 +29,7 @@ from semrouter_memory.model import Scope, SessionKey
 from semrouter_memory.replay.recordings import Recordings
 from semrouter_memory.retain.pipeline import Retainer
 from semrouter_memory.telemetry import logs, start_tracing
-from semrouter_memory.telemetry.metrics import Metrics
-from semrouter_memory.telemetry.observer import TelemetryObserver
+from semrouter_memory.telemetry.metrics import Metrics, TelemetryObserver
 from semrouter_memory.transport.processor import Processor
 from semrouter_memory.transport.request_phase import RequestPhase
 from semrouter_memory.transport.server import ExtProcServer

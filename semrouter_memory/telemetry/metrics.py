@@ -1,4 +1,7 @@
-"""The Prometheus metrics, and how events change them. No label takes a value that a user can choose."""
+"""The Prometheus metrics, how events change them, and the observer that passes events to them, the log and the tracer.
+
+No label takes a value that a user can choose.
+"""
 
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -9,6 +12,8 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from semrouter_memory import __version__, events
 from semrouter_memory.errors import name_of
 from semrouter_memory.model import Compression, Reason, RecallResult
+from semrouter_memory.ports import Observer
+from semrouter_memory.telemetry.logs import EventLog
 
 _PREFIX = "semrouter_memory"
 
@@ -202,3 +207,23 @@ class Metrics:
 
     def _histogram(self, name: str, text: str, *labels: str, buckets: Sequence[float] = _SECONDS) -> Histogram:
         return Histogram(f"{_PREFIX}_{name}", text, labels, registry=self.registry, buckets=buckets)
+
+
+class TelemetryObserver:
+    """The `Observer` of the running service. A subscriber that fails costs neither the others nor the request anything.
+
+    Args:
+        others: subscribers besides the metrics and the log.
+    """
+
+    def __init__(self, metrics: Metrics, *others: Observer) -> None:
+        self._errors = metrics.observer_errors
+        subscribers: tuple[Observer, ...] = (metrics, EventLog(), *others)
+        self._subscribers = [subscriber.observe for subscriber in subscribers]
+
+    def observe(self, event: events.Event) -> None:
+        for subscriber in self._subscribers:
+            try:
+                subscriber(event)
+            except Exception as error:  # noqa: BLE001 - telemetry is called on the request path
+                self._errors.labels(type(error).__name__).inc()

@@ -12,8 +12,7 @@ from semrouter_memory.llm.circuit import ModelCircuits
 from semrouter_memory.llm.client import OpenAIChatModel, warm
 from semrouter_memory.model import ChatMessage
 from semrouter_memory.resilience import Backoff
-from semrouter_memory.telemetry.metrics import Metrics
-from semrouter_memory.telemetry.observer import TelemetryObserver
+from semrouter_memory.telemetry.metrics import Metrics, TelemetryObserver
 from tests.chat_server import StandInServer, section
 from tests.raising import raising
 

@@ -12,8 +12,7 @@ from semrouter_memory.llm.circuit import ModelCircuits
 from semrouter_memory.llm.client import OpenAIChatModel
 from semrouter_memory.model import ToolUse, TurnTotals
 from semrouter_memory.resilience import Backoff
-from semrouter_memory.telemetry.metrics import Metrics
-from semrouter_memory.telemetry.observer import TelemetryObserver
+from semrouter_memory.telemetry.metrics import Metrics, TelemetryObserver
 from semrouter_memory.turn_log.sqlite_log import SqliteTurnLog
 from tests.chat_server import StandInServer, section
 from tests.retaining import Bench, MakeBench, ScriptedModel, SteppingClock

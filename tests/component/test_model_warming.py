@@ -20,7 +20,7 @@ from semrouter_memory.app.adapters import ExternalModels
 from semrouter_memory.config import MemoryConfig
 from semrouter_memory.model import ChatMessage
 from semrouter_memory.telemetry.metrics import Metrics
-from semrouter_memory.telemetry.observer import TelemetryObserver
+from semrouter_memory.telemetry.metrics import TelemetryObserver
 from tests.chat_server import section
 
 async def main():

@@ -30,8 +30,7 @@ from semrouter_memory.model import (
     StepRun,
     Turn,
 )
-from semrouter_memory.telemetry.metrics import Metrics
-from semrouter_memory.telemetry.observer import TelemetryObserver
+from semrouter_memory.telemetry.metrics import Metrics, TelemetryObserver
 from semrouter_memory.telemetry.spans import MAX_CHARS, MAX_SESSIONS, MAX_SPANS, Spans
 from tests.memories import memory
 

@@ -44,8 +44,7 @@ from semrouter_memory.model import (
 )
 from semrouter_memory.ports import Observer
 from semrouter_memory.retain.redact import SecretKind
-from semrouter_memory.telemetry.metrics import Metrics
-from semrouter_memory.telemetry.observer import TelemetryObserver
+from semrouter_memory.telemetry.metrics import Metrics, TelemetryObserver
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 CANARY = "my-secret-canary"
