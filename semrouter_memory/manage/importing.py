@@ -18,7 +18,7 @@ from semrouter_memory.errors import TOO_MANY_LINES, InvalidRequestError, Service
 from semrouter_memory.manage import portable
 from semrouter_memory.manage.schemas import ApiAnswer
 from semrouter_memory.model import IMPORTED_AT, Memory, Scope
-from semrouter_memory.ports import Clock, OwnerHold, Tombstones
+from semrouter_memory.ports import OwnerHold, Tombstones
 from semrouter_memory.retain.passages import embedded
 
 _BATCH = 50
@@ -211,7 +211,7 @@ class Importer:
     async def _fresh(self, scope: Scope, batch: Sequence[_Numbered], report: Imported) -> list[Memory]:
         """The memories that are not there yet, under the ids that they get."""
         deleted = await self.backends.turn_log.tombstones(scope)
-        imported_at = (await self.backends.turn_log.timestamp()).isoformat()
+        imported_at, now = (await self.backends.turn_log.timestamp()).isoformat(), self.backends.clock.now()
         memories: dict[str, Memory] = {}
         for one in batch:
             try:
@@ -220,7 +220,7 @@ class Importer:
             except InvalidRequestError as error:
                 report.refuse(one.number, error)
                 continue
-            if memory.id in memories or _expired(memory, self.backends.clock):
+            if memory.id in memories or (memory.expires_at is not None and memory.expires_at <= now):
                 report.skipped += 1
             else:
                 memories[memory.id] = memory
@@ -244,7 +244,3 @@ def _free(memory: Memory, deleted: Tombstones) -> str:
             return memory.id
         memory = replace(memory, id=portable.next_id(memory.id))
     raise InvalidRequestError("was deleted at a time that this machine's clock has not reached; try again later")
-
-
-def _expired(memory: Memory, clock: Clock) -> bool:
-    return memory.expires_at is not None and memory.expires_at <= clock.now()

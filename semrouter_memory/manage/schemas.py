@@ -230,10 +230,6 @@ class SearchRequest(ApiRequest):
     cursor: Annotated[str, Field(description="`next_cursor` of the page before, which the same search gave.")] = ""
 
 
-def _is_true(value: Json) -> bool:
-    return value is True
-
-
 def _text_or_none(value: Json) -> str:
     return filterable(value) if isinstance(value, str) else ""
 
@@ -292,7 +288,7 @@ class MemoryJson(ApiAnswer):
         default="",
         description='The category that a caller gave it, or "".',
     )
-    flagged: Annotated[bool, BeforeValidator(_is_true)] = Field(
+    flagged: Annotated[bool, BeforeValidator(lambda value: value is True)] = Field(
         validation_alias=AliasPath("metadata", "flagged"),
         default=False,
         description="It contradicts other memories and could not be reconciled; all stay.",

@@ -1,7 +1,5 @@
 """The gRPC server around the processor: address, limits, health service, orderly stop."""
 
-from pathlib import Path
-
 import grpc
 import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -64,7 +62,8 @@ class ExtProcServer:
         await self._server.start()
         await self.set_serving(serving=True)
         if path := unix_path(listen):
-            _restrict(path)
+            # Whoever can write to the socket can claim any identity: its owner and group only.
+            path.chmod(0o660)
             return listen
         return f"{listen.rpartition(':')[0]}:{port}"
 
@@ -83,11 +82,6 @@ def _connection_age(config: ServerConfig) -> list[tuple[str, int]]:
     """The running streams of a connection that is replaced go on for as long as they need."""
     seconds = config.max_connection_seconds
     return [] if seconds is None else [("grpc.max_connection_age_ms", round(1000 * seconds))]
-
-
-def _restrict(path: Path) -> None:
-    """Whoever can write to the socket can claim any identity: its owner and group only."""
-    path.chmod(0o660)
 
 
 def _target(listen: str) -> str:
