@@ -47,16 +47,7 @@ from semrouter_memory.databases.redis_connection import Argument, Command, Redis
 from semrouter_memory.errors import UnavailableError
 from semrouter_memory.model import Scope, TurnState
 from semrouter_memory.turn_log.client_values import Digests
-from semrouter_memory.turn_log.rows import (
-    ERASED,
-    Content,
-    SessionRow,
-    TurnRow,
-    session_row,
-    session_value,
-    turn_row,
-    turn_value,
-)
+from semrouter_memory.turn_log.rows import ERASED, Content, SessionRow, TurnRow
 from semrouter_memory.turn_log.storage import BATCH, MAX_SHARED, Changes
 from semrouter_memory.turn_log.tombstones import CACHED_OWNERS, OwnerTombstones, TombstoneCache, TombstoneChange
 
@@ -126,7 +117,7 @@ class PendingSessions:
         if value is None:
             self._known.pop(session_id, None)
         else:
-            self._known[session_id] = session_row(value)
+            self._known[session_id] = SessionRow.of_value(value)
 
 
 _PATIENCE_SECONDS = 0.025
@@ -176,13 +167,13 @@ class RedisRows:
     async def turns(self, sequences: Iterable[int]) -> dict[int, TurnRow]:
         wanted = list(dict.fromkeys(sequences))
         answers = await self._connection.execute_all(("GET", self._keys("turn", each)) for each in wanted)
-        rows = (turn_row(answer) for answer in answers if answer is not None)
+        rows = (TurnRow.of_value(answer) for answer in answers if answer is not None)
         return {row.sequence: row for row in rows}
 
     async def sessions(self, session_ids: Iterable[str]) -> dict[str, SessionRow]:
         wanted = list(dict.fromkeys(session_ids))
         answers = await self._connection.execute_all(("GET", self._keys("session", each)) for each in wanted)
-        rows = (session_row(answer) for answer in answers if answer is not None)
+        rows = (SessionRow.of_value(answer) for answer in answers if answer is not None)
         return {row.id: row for row in rows}
 
     async def before(self, session_id: str, sequence: int, limit: int) -> list[TurnRow]:
@@ -336,7 +327,7 @@ class RedisRows:
         dead = (
             ("ZADD", self._keys("dead"), row.sequence) if row.state is TurnState.DEAD else ("ZREM", self._keys("dead"))
         )
-        made: list[Command] = [("SET", self._keys("turn", row.sequence), turn_value(row)), (*dead, row.sequence)]
+        made: list[Command] = [("SET", self._keys("turn", row.sequence), row.value()), (*dead, row.sequence)]
         if row.kept_since is not None:
             made.append(("ZADD", self._keys("finished"), row.kept_since, row.sequence))
         return made
@@ -354,7 +345,7 @@ class RedisRows:
         return self._keys("turns"), of_owner, of_session
 
     def _put_session(self, row: SessionRow) -> list[Command]:
-        value, content = session_value(row), self._keys("session", row.id, "content")
+        value, content = row.value(), self._keys("session", row.id, "content")
         is_open = row.is_pending or row.dead
         return [
             ("SET", self._keys("session", row.id), value),

@@ -61,6 +61,40 @@ class TurnRow:
         """It waits or is a dead letter: retention does not remove it."""
         return self.state in _OPEN
 
+    def value(self) -> bytes:
+        """As a storage keeps it."""
+        return orjson.dumps(replace(self, project_id=_packed(self.project_id)))
+
+    @classmethod
+    def of_value(cls, value: bytes) -> "TurnRow":
+        values = orjson.loads(value)
+        values["project_id"] = _unpacked(values["project_id"])
+        values["state"] = TurnState(values["state"])
+        values["transcript_hashes"] = tuple(values["transcript_hashes"])
+        return cls(**values)
+
+    def logged(self, content: "Content", scope: Scope, turn_id: str) -> LoggedTurn:
+        return LoggedTurn(
+            id=turn_id,
+            sequence=self.sequence,
+            scope=scope,
+            session_id=self.session_id,
+            user_text=joined(content.user_texts),
+            assistant_text=content.assistant_text,
+            observed_at=moment(self.observed_at),
+            model=content.model,
+            tools=content.tools,
+            state=self.state,
+            remember=self.remember,
+            rules_done=self.rules_done,
+            rules_found=self.rules_found,
+            attempts=self.attempts,
+            error=self.error,
+            transcript_hashes=self.transcript_hashes,
+            items=load_items(content.items),
+            agent=self.agent,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRow:
@@ -148,43 +182,18 @@ class SessionRow:
             ended=self.ended,
         )
 
+    def value(self) -> bytes:
+        """As a storage keeps it."""
+        packed = Scope(_packed(self.scope.owner_id), _packed(self.scope.project_id), self.scope.kind)
+        return orjson.dumps(replace(self, scope=packed))
 
-# -- as a storage keeps them --------------------------------------------------------------------------------------------
-
-
-def turn_value(row: TurnRow) -> bytes:
-    return orjson.dumps(replace(row, project_id=_packed(row.project_id)))
-
-
-def turn_row(value: bytes) -> TurnRow:
-    values = orjson.loads(value)
-    values["project_id"] = _unpacked(values["project_id"])
-    values["state"] = TurnState(values["state"])
-    values["transcript_hashes"] = tuple(values["transcript_hashes"])
-    return TurnRow(**values)
-
-
-def session_value(row: SessionRow) -> bytes:
-    scope = row.scope
-    packed = Scope(_packed(scope.owner_id), _packed(scope.project_id), scope.kind)
-    return orjson.dumps(replace(row, scope=packed))
-
-
-# The pending ones are read once a second, and nearly all of them are as they were.
-@lru_cache(16_384)
-def session_row(value: bytes) -> SessionRow:
-    values = orjson.loads(value)
-    owner_id, project_id, kind = values["scope"].values()
-    return SessionRow(**{**values, "scope": Scope(_unpacked(owner_id), _unpacked(project_id), OwnerKind(kind))})
-
-
-def _packed(identifier: str) -> str:
-    """The bytes of an id as characters: whatever the id holds can be written as JSON, and ids stay apart."""
-    return pack(identifier).decode("latin-1")
-
-
-def _unpacked(identifier: str) -> str:
-    return unpack(identifier.encode("latin-1"))
+    # The pending ones are read once a second, and nearly all of them are as they were.
+    @staticmethod
+    @lru_cache(16_384)
+    def of_value(value: bytes) -> "SessionRow":
+        values = orjson.loads(value)
+        owner_id, project_id, kind = values["scope"].values()
+        return SessionRow(**{**values, "scope": Scope(_unpacked(owner_id), _unpacked(project_id), OwnerKind(kind))})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,24 +233,10 @@ ERASED = Content(user_texts=()).user_value()
 """What is left of a turn whose text is erased."""
 
 
-def logged(row: TurnRow, content: Content, scope: Scope, turn_id: str) -> LoggedTurn:
-    return LoggedTurn(
-        id=turn_id,
-        sequence=row.sequence,
-        scope=scope,
-        session_id=row.session_id,
-        user_text=joined(content.user_texts),
-        assistant_text=content.assistant_text,
-        observed_at=moment(row.observed_at),
-        model=content.model,
-        tools=content.tools,
-        state=row.state,
-        remember=row.remember,
-        rules_done=row.rules_done,
-        rules_found=row.rules_found,
-        attempts=row.attempts,
-        error=row.error,
-        transcript_hashes=row.transcript_hashes,
-        items=load_items(content.items),
-        agent=row.agent,
-    )
+def _packed(identifier: str) -> str:
+    """The bytes of an id as characters: whatever the id holds can be written as JSON, and ids stay apart."""
+    return pack(identifier).decode("latin-1")
+
+
+def _unpacked(identifier: str) -> str:
+    return unpack(identifier.encode("latin-1"))

@@ -23,16 +23,7 @@ from semrouter_memory.databases.sqlite import FileKind, create_tables
 from semrouter_memory.errors import TurnLogError
 from semrouter_memory.model import TurnState
 from semrouter_memory.turn_log.client_values import Digests
-from semrouter_memory.turn_log.rows import (
-    ERASED,
-    Content,
-    SessionRow,
-    TurnRow,
-    session_row,
-    session_value,
-    turn_row,
-    turn_value,
-)
+from semrouter_memory.turn_log.rows import ERASED, Content, SessionRow, TurnRow
 from semrouter_memory.turn_log.storage import MAX_SHARED, Changes
 from semrouter_memory.turn_log.tombstones import CACHED_OWNERS, OwnerTombstones, TombstoneCache
 
@@ -239,10 +230,11 @@ class SqliteRows:
         return dict(zip(names, values, strict=True))
 
     def _turns(self, condition: str, *arguments: Any) -> list[TurnRow]:
-        return [turn_row(value) for (value,) in self._all(f"SELECT value FROM turns {condition}", *arguments)]  # noqa: S608
+        return [TurnRow.of_value(value) for (value,) in self._all(f"SELECT value FROM turns {condition}", *arguments)]  # noqa: S608
 
     def _sessions(self, condition: str, *arguments: Any) -> list[SessionRow]:
-        return [session_row(value) for (value,) in self._all(f"SELECT value FROM sessions {condition}", *arguments)]  # noqa: S608
+        found = self._all(f"SELECT value FROM sessions {condition}", *arguments)  # noqa: S608 - constants
+        return [SessionRow.of_value(value) for (value,) in found]
 
     def _all(self, statement: str, *arguments: Any) -> list[Any]:
         return self._connection.execute(statement, arguments).fetchall()
@@ -257,18 +249,18 @@ class SqliteRows:
             execute(
                 """INSERT INTO sessions (id, owner, pending, value) VALUES (?, ?, ?, ?)
                    ON CONFLICT (id) DO UPDATE SET pending = excluded.pending, value = excluded.value""",
-                (session.id, self.digests.owner(session.scope), session.is_pending, session_value(session)),
+                (session.id, self.digests.owner(session.scope), session.is_pending, session.value()),
             )
         for row, content in changes.added:
             execute(
                 "INSERT INTO turns VALUES (?, (SELECT key FROM sessions WHERE id = ?), ?, ?, ?)",
-                (row.sequence, row.session_id, row.state, row.kept_since, turn_value(row)),
+                (row.sequence, row.session_id, row.state, row.kept_since, row.value()),
             )
             self._insert_content(row.sequence, content)
         for row in changes.updated:
             execute(
                 "UPDATE turns SET state = ?, kept_since = ?, value = ? WHERE sequence = ?",
-                (row.state, row.kept_since, turn_value(row), row.sequence),
+                (row.state, row.kept_since, row.value(), row.sequence),
             )
         if changes.sessions_removed:
             many("DELETE FROM sessions WHERE id = ?", [(each,) for each in changes.sessions_removed])

@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias, TypeVar
 
 from semrouter_memory.model import LoggedTurn, Scope, TurnState
 from semrouter_memory.turn_log.client_values import MAX_SESSION_ID_CHARS, Digests, storable
-from semrouter_memory.turn_log.rows import Content, SessionRow, TurnRow, logged
+from semrouter_memory.turn_log.rows import Content, SessionRow, TurnRow
 from semrouter_memory.turn_log.tombstones import OwnerTombstones, TombstoneChange
 
 T = TypeVar("T")
@@ -184,7 +184,7 @@ async def with_contents(rows: LogRows, found: Sequence[TurnRow]) -> list[LoggedT
     contents = await rows.contents(found)
     sessions = await rows.sessions(row.session_id for row in found)
     return [
-        logged(row, contents[row.sequence], sessions[row.session_id].scope, rows.digests.turn_id(row.sequence))
+        row.logged(contents[row.sequence], sessions[row.session_id].scope, rows.digests.turn_id(row.sequence))
         for row in found
         if row.sequence in contents and row.session_id in sessions
     ]
