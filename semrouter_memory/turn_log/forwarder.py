@@ -50,7 +50,6 @@ class Forwarder:
         *,
         forwarded: Callable[[Scope, str], object],
         on_error: Callable[[BaseException], object],
-        held_seconds: float = KEPT_SECONDS,
     ) -> None:
         self._spool = spool
         self._connection = connection
@@ -58,7 +57,7 @@ class Forwarder:
         self._take = take
         self._forwarded = forwarded
         self._on_error = on_error
-        self._held_seconds = held_seconds
+        self._held_seconds = KEPT_SECONDS
         self._spooled = asyncio.Event()
         self._spooled.set()
         self._one_at_a_time = asyncio.Lock()
