@@ -18,7 +18,7 @@ from semrouter_memory.errors import ConfigurationError
 from semrouter_memory.sockets import require_local_or_secret, unix_path
 from semrouter_memory.store.location import LITE_MISSING, LiteFile, Server, has_lite, locate
 from semrouter_memory.telemetry import start_tracing
-from semrouter_memory.turn_log.spool import spooled_turns
+from semrouter_memory.turn_log.sqlite_rows import spooled_turns
 
 
 def check(config: Config) -> None:

@@ -32,10 +32,9 @@ from semrouter_memory.ports import Clock
 from semrouter_memory.resilience import Backoff
 from semrouter_memory.state.local import InProcessOwnerLocks
 from semrouter_memory.turn_log.client_values import Digests
-from semrouter_memory.turn_log.forwarder import Forwarder
 from semrouter_memory.turn_log.log import StoredTurnLog
 from semrouter_memory.turn_log.redis_rows import Keys, RedisRows
-from semrouter_memory.turn_log.spool import Spool, SpooledTurn, load
+from semrouter_memory.turn_log.spool import Forwarder, Spool, SpooledTurn, load
 from semrouter_memory.turn_log.storage import Changes, Decision, LogRows
 from semrouter_memory.turn_log.tombstones import OwnerTombstones
 

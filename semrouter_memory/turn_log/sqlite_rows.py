@@ -13,7 +13,9 @@ transaction. The file's schema version is SQLite's `user_version`.
 import secrets
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -133,6 +135,17 @@ def _set_up(connection: sqlite3.Connection) -> bytes:
 TURN_LOG_FILE = FileKind(
     "turn log", _set_up, lambda message, reason: TurnLogError(message, reason=reason), one_process=True
 )
+
+
+def spooled_turns(path: Path) -> int:
+    """How many turns wait in a file that no process has open; 0 when there is none, or none that can be read."""
+    if not path.exists():
+        return 0
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            return int(connection.execute("SELECT count(*) FROM spool").fetchone()[0])
+    except sqlite3.Error:
+        return 0
 
 
 # -- rows ---------------------------------------------------------------------------------------------------------------

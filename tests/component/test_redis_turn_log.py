@@ -16,7 +16,6 @@ from semrouter_memory.databases.redis_connection import RedisConnection
 from semrouter_memory.errors import ConfigurationError, TurnLogError
 from semrouter_memory.model import AppendOutcome, Memory, MemoryType, Reach, Scope, Tombstone, TurnTotals
 from semrouter_memory.resilience import Backoff
-from semrouter_memory.turn_log import forwarder
 from semrouter_memory.turn_log.redis_log import RedisTurnLog
 from tests.contract.turn_logs import ALICE, BOB, START, a_turn, append, claimed
 from tests.redis_server import RedisServer
@@ -260,7 +259,7 @@ class TestShippingOnce:
     async def test_turns_go_on_while_one_that_cannot_be_read_waits_to_be_tried_again(
         self, shared: Installation, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(forwarder, "_BACKOFF", Backoff(first=3600.0, longest=3600.0))
+        monkeypatch.setattr("semrouter_memory.turn_log.spool._BACKOFF", Backoff(first=3600.0, longest=3600.0))
         async with shared.replica(started=False) as replica:
             for text in ("damaged", "damaged too"):
                 replica.log.append(a_turn(text), remember=False)
