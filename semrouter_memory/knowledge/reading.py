@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from semrouter_memory.errors import ConfigurationError, InvalidRequestError
@@ -76,7 +76,7 @@ def read(source: str, data: bytes, kind: str) -> ReadDocument:
         ConfigurationError: the extra is not installed.
     """
     try:
-        document = _READERS[kind](data)
+        document = _KINDS[kind].read(data)
     except ImportError:
         raise ConfigurationError(NOT_INSTALLED) from None
     except InvalidRequestError as error:
@@ -297,31 +297,22 @@ def _style_level(name: str | None) -> int:
     return int(heading[1]) if heading else 0
 
 
-_READERS: dict[str, Callable[[bytes], ReadDocument]] = {
-    "text": _text,
-    "Markdown": _markdown,
-    "HTML": _html,
-    "PDF": _pdf,
-    "DOCX": _docx,
+class _Kind(NamedTuple):
+    """A kind of document: what reads it, and what names it."""
+
+    read: Callable[[bytes], ReadDocument]
+    suffixes: str
+    media_types: str
+
+
+_KINDS = {
+    "text": _Kind(_text, ".txt .text", "text/plain"),
+    "Markdown": _Kind(_markdown, ".md .markdown", "text/markdown"),
+    "HTML": _Kind(_html, ".html .htm .xhtml", "text/html application/xhtml+xml"),
+    "PDF": _Kind(_pdf, ".pdf", "application/pdf"),
+    "DOCX": _Kind(_docx, ".docx", "application/vnd.openxmlformats-officedocument.wordprocessingml.document"),
 }
-_SUFFIXES = {
-    ".txt": "text",
-    ".text": "text",
-    ".md": "Markdown",
-    ".markdown": "Markdown",
-    ".html": "HTML",
-    ".htm": "HTML",
-    ".xhtml": "HTML",
-    ".pdf": "PDF",
-    ".docx": "DOCX",
-}
-_MEDIA_TYPES = {
-    "text/plain": "text",
-    "text/markdown": "Markdown",
-    "text/html": "HTML",
-    "application/xhtml+xml": "HTML",
-    "application/pdf": "PDF",
-    "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "DOCX",
-}
+_SUFFIXES = {suffix: name for name, kind in _KINDS.items() for suffix in kind.suffixes.split()}
+_MEDIA_TYPES = {media_type: name for name, kind in _KINDS.items() for media_type in kind.media_types.split()}
 READABLE = frozenset(_SUFFIXES)
 """Endings of the names of documents that can be read."""
