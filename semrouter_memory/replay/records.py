@@ -14,7 +14,7 @@ without `time_us` happened when the one before it did.
 import base64
 import binascii
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from io import BytesIO
@@ -250,28 +250,37 @@ def line_of(record: Record, *, timed: bool = True) -> bytes:
         raise InputFileError("metadata with a number that JSON does not know") from None
     # The mapping makes texts of 64-bit numbers.
     numbers = {"stream": record.stream, "time_us": record.time_us if timed else 0}
-    left = {name: _readable(each) for name, each in value.items() if name not in numbers}
+    left = _mapped({name: each for name, each in value.items() if name not in numbers}, _readable)
     return orjson.dumps({**{name: number for name, number in numbers.items() if number}, **left})
 
 
-def _readable(value: Json) -> Json:
+def _mapped(value: Json, given: Callable[[str, Json], dict[str, Json] | None]) -> Json:
+    """The value with other members.
+
+    Args:
+        given: what stands in place of a member; None: the member, itself mapped.
+    """
     if isinstance(value, list):
-        return [_readable(each) for each in value]
+        return [_mapped(each, given) for each in value]
     if not isinstance(value, dict):
         return value
     found: dict[str, Json] = {}
     for name, each in value.items():
-        if name in _FREE:
-            # Protobuf's maps have no order.
-            found[name] = orjson.loads(orjson.dumps(each, option=orjson.OPT_SORT_KEYS))
-        elif name in _AS_TEXT:
-            try:
-                found[_AS_TEXT[name]] = base64.b64decode(each).decode()
-            except UnicodeDecodeError:
-                found[name] = each
-        else:
-            found[name] = _readable(each)
+        new = given(name, each)
+        found |= {name: _mapped(each, given)} if new is None else new
     return found
+
+
+def _readable(name: str, value: Json) -> dict[str, Json] | None:
+    if name in _FREE:
+        # Protobuf's maps have no order.
+        return {name: orjson.loads(orjson.dumps(value, option=orjson.OPT_SORT_KEYS))}
+    if name not in _AS_TEXT:
+        return None
+    try:
+        return {_AS_TEXT[name]: base64.b64decode(value).decode()}
+    except UnicodeDecodeError:
+        return {name: value}
 
 
 def read_line(line: bytes, *, before_us: int) -> tuple[Record, str]:
@@ -289,7 +298,7 @@ def read_line(line: bytes, *, before_us: int) -> tuple[Record, str]:
         raise InputFileError(NOT_JSON) from None
     if not isinstance(value, dict):
         raise InputFileError("a record is a JSON object")
-    value = _for_protobuf(value)
+    value = _mapped(value, _for_protobuf)
     unknown, record = "", Record()
     try:
         ParseDict(value, record)
@@ -317,23 +326,11 @@ def _is_parsed(value: dict[str, Any], record: Record) -> bool:
     return not is_message or bool(kind_of(record))
 
 
-def _for_protobuf(value: Json) -> Json:
-    if isinstance(value, list):
-        return [_for_protobuf(each) for each in value]
-    if not isinstance(value, dict):
-        return value
-    found: dict[str, Json] = {}
-    for name, each in value.items():
-        if name in _FREE:
-            found[name] = each
-        elif name in _AS_TEXT or name in _AS_BYTES:
-            found |= _bytes_of(name, each)
-        else:
-            found[name] = _for_protobuf(each)
-    return found
-
-
-def _bytes_of(name: str, value: Json) -> dict[str, Json]:
+def _for_protobuf(name: str, value: Json) -> dict[str, Json] | None:
+    if name in _FREE:
+        return {name: value}
+    if name not in _AS_TEXT and name not in _AS_BYTES:
+        return None
     if value is None:
         return {}
     if not isinstance(value, str):
