@@ -32,35 +32,28 @@ Output: TypeAlias = Callable[[bytes, datetime], bool]
 no further one can be written."""
 
 
-@dataclass(slots=True)
-class Counts:
-    """How many exchanges of the sample were recorded, and why the recording failed."""
-
-    recorded: int = 0
-    left_out: int = 0
-    failed: str = ""
-
-
 class Recording:
     """Runs from `start` until `detach`.
 
     Args:
         sample: share of the exchanges.
         output: an error that it raises ends the recording and is logged once.
+
+    Attributes:
+        recorded: how many exchanges of the sample are recorded.
+        not_recorded: how many are not.
+        failed: why it stopped.
     """
 
     def __init__(self, capture: Capture, output: Output, *, sample: float, rendering: Rendering) -> None:
         self._capture = capture
         self._output = output
-        self._sample = sample
+        self.sample = sample
         self._renderer = Renderer(rendering)
         self._queue: queue.SimpleQueue[tuple[RawExchange, Callable[[], None]] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="recording", daemon=True)
-        self.counts = Counts()
-
-    @property
-    def sample(self) -> float:
-        return self._sample
+        self.failed = ""
+        self.recorded = self.not_recorded = 0
 
     def start(self) -> None:
         self._thread.start()
@@ -80,8 +73,8 @@ class Recording:
         self._queue.put((exchange, release))
 
     def left_out(self) -> None:
-        self.counts.left_out += 1
-        if self.counts.left_out == 1:
+        self.not_recorded += 1
+        if self.not_recorded == 1:
             _log.warning("Exchanges are left out of the recording: too large, or too many at a time")
 
     def _work(self) -> None:
@@ -90,27 +83,27 @@ class Recording:
             try:
                 self._write(exchange)
             except Exception as error:  # noqa: BLE001 - the next exchange may succeed
-                self.counts.left_out += 1
+                self.not_recorded += 1
                 _log.error("An exchange could not be recorded", error=type(error).__name__)
             finally:
                 release()
         self._renderer.close()
 
     def _write(self, exchange: RawExchange) -> None:
-        if self.counts.failed:
-            self.counts.left_out += 1
+        if self.failed:
+            self.not_recorded += 1
             return
         data = self._renderer.render(exchange)
         try:
             taken = self._output(data, exchange.started_at)
         except InputFileError as error:
-            self.counts.left_out += 1
+            self.not_recorded += 1
             # It names a file or directory, never content.
-            self.counts.failed = str(error)
+            self.failed = str(error)
             _log.error("Recording stopped", error=str(error))
             return
         if taken:
-            self.counts.recorded += 1
+            self.recorded += 1
         else:
             self.left_out()
 
@@ -216,8 +209,7 @@ class Recordings:
             await self._end(recording)
             for exchange in pipe.rest():
                 yield exchange
-            counts = recording.counts
-            note = f"{counts.recorded} recorded, {counts.left_out} left out"
+            note = f"{recording.recorded} recorded, {recording.not_recorded} left out"
             yield written([Record(end=End(by=End.CUT, note=note))], "protobuf")
         finally:
             # The client may have disconnected.
