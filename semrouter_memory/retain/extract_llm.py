@@ -60,10 +60,10 @@ class LlmExtractor:
     """Extraction by a chat model with the role `memory_extraction`.
 
     Args:
-        embedder: compares statements with what was said where only the words differ; None: the words decide.
+        embedder: compares statements with what was said where only the words differ.
     """
 
-    def __init__(self, model: ChatModel, embedder: Embedder | None = None) -> None:
+    def __init__(self, model: ChatModel, embedder: Embedder) -> None:
         self._model = model
         self._embedder = embedder
 
@@ -75,11 +75,10 @@ class LlmExtractor:
         """
         answer = await self._model.complete(prompt(turns, context))
         grounded = ground([_candidate(each, turns, self._model.name) for each in parse(answer)], turns, context)
-        return await self._settled(grounded) if self._embedder and grounded.doubtful and grounded.said else grounded
+        return await self._settled(grounded) if grounded.doubtful and grounded.said else grounded
 
     async def _settled(self, grounded: Grounded) -> Grounded:
         """With what was said in other words; what cannot be compared stays refused."""
-        assert self._embedder is not None
         contents = [each.content for each in grounded.doubtful]
         try:
             vectors = await self._embedder.embed_passages(

@@ -19,6 +19,7 @@ from semrouter_memory.retain.extract_llm import (
     parse,
     prompt,
 )
+from tests.hashed import HashedEmbedder
 from tests.raising import raising
 
 from .conftest import MakeTurn
@@ -114,7 +115,7 @@ async def test_a_fact_has_the_time_of_the_turn_it_was_read_from(make_turn: MakeT
     answer = (
         '[{"type":"semantic","content":"User likes tea"},{"type":"semantic","content":"User has a budget of 10,000"}]'
     )
-    tea, budget = (await LlmExtractor(Answering(answer)).extract(turns, [])).candidates
+    tea, budget = (await LlmExtractor(Answering(answer), HashedEmbedder()).extract(turns, [])).candidates
     assert (tea.turn_ids, tea.observed_at, tea.extractor) == (("turn-2",), turns[1].observed_at, "llm")
     assert budget.turn_ids == ("turn-1",)
 
@@ -123,21 +124,21 @@ async def test_a_fact_has_the_turn_that_the_model_names(make_turn: MakeTurn) -> 
     turns = [make_turn("I like tea"), make_turn("I like tea", number=2), make_turn("I like tea", number=3)]
     for named, turn in (("2", "turn-2"), ("9", "turn-3"), ("true", "turn-3")):
         answer = f'[{{"type":"semantic","content":"User likes tea","turn":{named}}}]'
-        (tea,) = (await LlmExtractor(Answering(answer)).extract(turns, [])).candidates
+        (tea,) = (await LlmExtractor(Answering(answer), HashedEmbedder()).extract(turns, [])).candidates
         assert tea.turn_ids == (turn,)
 
 
 async def test_what_the_user_did_not_say_is_gated_and_counted(make_turn: MakeTurn) -> None:
     turns = [make_turn("I like tea", assistant_text="Try Brightvale tea.")]
     answer = f'[{FACT},{{"type":"semantic","content":"User buys Brightvale tea"}}]'
-    grounded = await LlmExtractor(Answering(answer)).extract(turns, [])
+    grounded = await LlmExtractor(Answering(answer), HashedEmbedder()).extract(turns, [])
     assert [candidate.content for candidate in grounded.candidates] == ["User likes tea"]
     assert sum(grounded.turned_away.values()) == 1
 
 
 async def test_a_fact_names_the_model_that_answered_and_the_one_that_read(make_turn: MakeTurn) -> None:
     turns = [replace(make_turn("I like tea"), model="gpt-x")]
-    (tea,) = (await LlmExtractor(Answering(f"[{FACT}]")).extract(turns, [])).candidates
+    (tea,) = (await LlmExtractor(Answering(f"[{FACT}]"), HashedEmbedder()).extract(turns, [])).candidates
     assert (tea.model, tea.extraction_model, tea.session_id) == ("gpt-x", "stand-in", "s1")
 
 
