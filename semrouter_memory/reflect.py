@@ -7,7 +7,7 @@ cites sources that it was shown and has no number and no name that stands in non
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
@@ -257,9 +257,9 @@ def in_words(mentions: Mentions, question: str, numbers: Sequence[int]) -> str:
     """
     marks = "".join((" " * bool(numbers), *(f"[{number}]" for number in numbers)))
     if CJK.search(question):
-        told = "；".join((*_said_zh(mentions), *_passages_zh(mentions)))
+        told = "；".join(_told_zh(mentions))
         return f"{told}{marks}。" if told else "记忆里没有提到这个。"
-    told = "; ".join((*_said(mentions), *_passages(mentions)))
+    told = "; ".join(_told(mentions))
     return f"{told}{marks}." if told else "Nothing that is remembered tells this."
 
 
@@ -268,37 +268,25 @@ def not_told(question: str) -> str:
     return "记忆里没有说明这一点。" if CJK.search(question) else "What is remembered does not tell this."
 
 
-def _said(mentions: Mentions) -> list[str]:
-    if mentions.first is None or mentions.last is None:
-        return []
-    first, last = (f"{day.day} {day:%B %Y}" for day in (mentions.first, mentions.last))
-    if first == last:
-        return [f"Mentioned {_times(mentions.times)}, on {first}"]
-    return [f"Mentioned {_times(mentions.times)}, first on {first}, last on {last}"]
+def _told(mentions: Mentions) -> Iterator[str]:
+    if mentions.first is not None and mentions.last is not None:
+        first, last = (f"{day.day} {day:%B %Y}" for day in (mentions.first, mentions.last))
+        times = "once" if mentions.times == 1 else f"{mentions.times} times"
+        yield (
+            f"Mentioned {times}, on {first}"
+            if first == last
+            else f"Mentioned {times}, first on {first}, last on {last}"
+        )
+    if mentions.passages:
+        one = mentions.passages == 1
+        yield (
+            "1 passage of a document is about it" if one else f"{mentions.passages} passages of documents are about it"
+        )
 
 
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
-
-
-def _passages(mentions: Mentions) -> list[str]:
-    if not mentions.passages:
-        return []
-    return [
-        "1 passage of a document is about it"
-        if mentions.passages == 1
-        else f"{mentions.passages} passages of documents are about it"
-    ]
-
-
-def _said_zh(mentions: Mentions) -> list[str]:
-    if mentions.first is None or mentions.last is None:
-        return []
-    first, last = (f"{day.year}年{day.month}月{day.day}日" for day in (mentions.first, mentions.last))
-    if first == last:
-        return [f"提到过{mentions.times}次，在{first}"]
-    return [f"提到过{mentions.times}次，最早在{first}，最近在{last}"]
-
-
-def _passages_zh(mentions: Mentions) -> list[str]:
-    return [f"有{mentions.passages}段文档与此有关"] if mentions.passages else []
+def _told_zh(mentions: Mentions) -> Iterator[str]:
+    if mentions.first is not None and mentions.last is not None:
+        first, last = (f"{day.year}年{day.month}月{day.day}日" for day in (mentions.first, mentions.last))
+        yield f"提到过{mentions.times}次，" + (f"在{first}" if first == last else f"最早在{first}，最近在{last}")
+    if mentions.passages:
+        yield f"有{mentions.passages}段文档与此有关"
