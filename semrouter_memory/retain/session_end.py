@@ -27,7 +27,6 @@ from semrouter_memory.errors import (
 from semrouter_memory.events import EpisodeFinished, SessionDue, WorkFailed
 from semrouter_memory.lineage import pages
 from semrouter_memory.model import (
-    Candidate,
     Claim,
     Criteria,
     LoggedTurn,
@@ -79,24 +78,22 @@ class SessionEndHandler:
 
     async def _sum_up(self, claim: Claim, *, ask_model: bool) -> bool:
         """Whether the session had ended, and nothing is left to try."""
-        done = False
+        config = self._parts.config
         turns = await self._turn_log.session_turns(claim, limit=_EPISODE_TURNS + 1)
-        if trigger := self._scheduler.end_trigger(claim, turns, self._parts.backends.clock.now()):
-            done = True
-            if turns and (self._parts.config.episodes or self._parts.config.agent_lessons):
-                self._parts.backends.observer.observe(SessionDue(trigger))
-                done = await self._summed_up(claim, await self._stretch(claim, turns), ask_model=ask_model)
-            if done and not claim.turns:
-                await self._end_memories(claim)
-                await self._turn_log.mark_episode(claim, through=turns[-1].sequence if turns else 0)
-        return done
-
-    async def _summed_up(self, claim: Claim, turns: Sequence[LoggedTurn], *, ask_model: bool) -> bool:
-        """Write episode and lessons; whether nothing is left to try."""
-        done = not self._parts.config.episodes or await self._write_episode(claim, turns, ask_model=ask_model)
-        if done and self._parts.config.agent_lessons and not claim.turns:
-            await self._write_lessons(claim, await self._lasting(claim, turns))
-        return done
+        trigger = self._scheduler.end_trigger(claim, turns, self._parts.backends.clock.now())
+        if trigger is None:
+            return False
+        if turns and (config.episodes or config.agent_lessons):
+            self._parts.backends.observer.observe(SessionDue(trigger))
+            stretch = await self._stretch(claim, turns)
+            if config.episodes and not await self._write_episode(claim, stretch, ask_model=ask_model):
+                return False
+            if config.agent_lessons and not claim.turns:
+                await self._write_lessons(claim, await self._lasting(claim, stretch))
+        if not claim.turns:
+            await self._end_memories(claim)
+            await self._turn_log.mark_episode(claim, through=turns[-1].sequence if turns else 0)
+        return True
 
     async def _stretch(self, claim: Claim, turns: Sequence[LoggedTurn]) -> Sequence[LoggedTurn]:
         """The turns of one episode: the whole session, or those since its last end."""
@@ -147,7 +144,12 @@ class SessionEndHandler:
         Raises:
             ModelUnavailableError: the model can write it later; an episode without the model is written.
         """
-        candidate, unavailable = await self._episode(turns, ask_model=ask_model)
+        content, unavailable = await self._by_model(turns) if ask_model else ("", None)
+        extractor, model = episodes.BY_MODEL, self._parts.chat_model.name if self._parts.chat_model else ""
+        if not content or not self._fits(content):
+            extractor, model = episodes.EXTRACTOR, ""
+            content = fitted(await asyncio.to_thread(episodes.episode, turns), self._fits)
+        candidate = episodes.as_candidate(content, turns, extractor=extractor, model=model) if content else None
         written = candidate is not None and await self._writer.replace(
             claim, candidate, memory_id=episodes.memory_id(claim, turns)
         )
@@ -158,18 +160,8 @@ class SessionEndHandler:
             raise unavailable
         return done
 
-    async def _episode(
-        self, turns: Sequence[LoggedTurn], *, ask_model: bool
-    ) -> tuple[Candidate | None, ModelUnavailableError | None]:
-        """The episode, None when there is none; and why the model could not be asked."""
-        content, unavailable = await self._by_model(turns) if ask_model else ("", None)
-        if content and self._fits(content):
-            model = self._parts.chat_model.name if self._parts.chat_model else ""
-            return episodes.as_candidate(content, turns, extractor=episodes.BY_MODEL, model=model), None
-        content = fitted(await asyncio.to_thread(episodes.episode, turns), self._fits)
-        return episodes.as_candidate(content, turns, extractor=episodes.EXTRACTOR) if content else None, unavailable
-
     async def _by_model(self, turns: Sequence[LoggedTurn]) -> tuple[str, ModelUnavailableError | None]:
+        """What a model says of the session, "" for nothing that counts; and why it could not be asked."""
         model = self._parts.chat_model
         if model is None or not await self._is_worth_it(turns):
             return "", None
