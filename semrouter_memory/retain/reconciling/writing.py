@@ -130,17 +130,15 @@ class ReconcilingWriter:
             tombstones = await self._turn_log.tombstones(claim.scope)
             if withdrawn and (count := await self._withdraw(claim.scope, withdrawn, tombstones, hold)):
                 written.actions["withdrawn"] = count
-            allowed = [
-                each for each in prepared if self._allowed(claim.scope, each.candidate, tombstones, written.alive)
-            ]
-            if dropped := len(prepared) - len(allowed):
-                written.actions["dropped"] = dropped
-            await self._write_each(claim.scope, allowed, tombstones, hold, written)
+            await self._write_each(claim.scope, prepared, tombstones, hold, written)
             return written
 
     async def _write_each(
-        self, scope: Scope, allowed: Sequence[_Prepared], tombstones: Tombstones, hold: OwnerHold, written: Written
+        self, scope: Scope, prepared: Sequence[_Prepared], tombstones: Tombstones, hold: OwnerHold, written: Written
     ) -> None:
+        allowed = [each for each in prepared if self._allowed(scope, each.candidate, tombstones, written.alive)]
+        if dropped := len(prepared) - len(allowed):
+            written.actions["dropped"] = dropped
         await self._priority.pause()
         around = await self._neighbours.read(scope, [each.vector for each in allowed], tombstones)
         for index, (candidate, _, opinion) in enumerate(allowed):
@@ -182,14 +180,11 @@ class ReconcilingWriter:
 
     async def share(
         self, claim: Claim, turns: Sequence[LoggedTurn], scope: Scope, candidates: Sequence[Candidate]
-    ) -> int:
+    ) -> None:
         """Reconcile and write for another owner what a session taught, unless one of its turns was deleted.
 
         Args:
             candidates: lead to no turn.
-
-        Returns:
-            How many were written or known already.
 
         Raises:
             LockLostError: an owner's lock was lost.
@@ -199,12 +194,10 @@ class ReconcilingWriter:
         async with self._locks.hold(claim.scope) as users, self._locks.hold(scope) as hold:
             stored = await self._turn_log.session_turns(claim, limit=len(turns) + _NEWER_TURNS)
             if not {turn.id for turn in turns} <= {turn.id for turn in stored}:
-                return 0
+                return
             tombstones = await self._turn_log.tombstones(scope)
-            allowed = [each for each in prepared if self._allowed(scope, each.candidate, tombstones, frozenset())]
             await users.confirm()
-            await self._write_each(scope, allowed, tombstones, hold, Written(frozenset()))
-            return len(allowed)
+            await self._write_each(scope, prepared, tombstones, hold, Written(frozenset()))
 
     async def settle(self, scope: Scope, memories: Sequence[Memory]) -> None:
         """Make those memories of a session the owner's own that are to be promoted, as if said when stored; delete the others.
