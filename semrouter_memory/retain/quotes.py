@@ -103,7 +103,8 @@ class Reading:
         before = context[-1].assistant_text if context else ""
         asked = (before, *(turn.assistant_text for turn in turns))
         self._context = context
-        self._messages = [_message(*each) for each in zip(turns, owns, asked, strict=False)]
+        read = zip(turns, owns, asked, strict=False)
+        self._messages = [_Message(turn, before, *_read(own, before)) for turn, own, before in read]
 
     @property
     def in_doubt(self) -> list[str]:
@@ -136,10 +137,6 @@ class Reading:
 def candidates(turns: Sequence[LoggedTurn], context: Sequence[LoggedTurn] = ()) -> tuple[Candidate, ...]:
     """What is worth keeping of the turns, as far as words tell."""
     return Reading(turns, context).candidates()
-
-
-def _message(turn: LoggedTurn, own: str, asked: str) -> _Message:
-    return _Message(turn, asked, *_read(own, asked))
 
 
 # A turn is read again where a later one refers to it.

@@ -60,11 +60,8 @@ def completed(candidate: Candidate, hits: Sequence[Hit], decision: Reconciled) -
     }
     replaced.pop(candidate.quote, None)
     if not replaced:
-        return (
-            decision
-            if others == decision.targets
-            else replace(decision, action=_without(others, decision), targets=others)
-        )
+        action = decision.action if others or not decision.targets else ReconcileAction.ADD
+        return replace(decision, action=action, targets=others)
     whole = [memory for memory in replaced.values() if not _says_more(memory, candidate, new)]
     parts = [memory for memory in replaced.values() if memory not in whole]
     whole, parts = _with_linked(whole, parts, known, candidate)
@@ -91,10 +88,6 @@ def facts_of(said: Candidate | Memory) -> tuple[Fact, ...]:
     if isinstance(said, Memory) and said.passage_count:
         return ()
     return said.facts if said.form == "quote" else statements.facts(said.content)
-
-
-def _without(others: Sequence[Memory], decision: Reconciled) -> ReconcileAction:
-    return decision.action if others else ReconcileAction.ADD
 
 
 def _same(candidate: Candidate, new: Sequence[Fact], known: Sequence[Memory]) -> Memory | None:
