@@ -22,7 +22,7 @@ from semrouter_memory.app.pipelines import Pipelines
 from semrouter_memory.config import MemoryConfig
 from semrouter_memory.evaluation.cases import CaseTurn, History, LowerCasedTexts, Time
 from semrouter_memory.evaluation.cases import Text as CaseText
-from semrouter_memory.evaluation.retrieval import mean
+from semrouter_memory.evaluation.retrieval import by_kind, mean
 from semrouter_memory.evaluation.retrieval_run import request_of
 from semrouter_memory.evaluation.running import (
     EvalOptions,
@@ -243,9 +243,8 @@ _COLUMNS = ("questions", "answered", "coverage", "misled", "quiet", "tokens")
 
 def figures_of(judged: Sequence[JudgedQuestion]) -> dict[str, Json]:
     """The figures of one file, as they are written: by kind and of all, and every question's verdict."""
-    groups = {**_by_kind(judged), **_totals(judged)}
     return {
-        "kinds": {name: _figures(group) for name, group in groups.items()},
+        "kinds": {name: _figures(group) for part in _groups(judged) for name, group in part.items()},
         "lost": {lost.value: count for lost, count in _count_lost(judged).items()},
         "questions": [
             {
@@ -266,11 +265,12 @@ def figures_of(judged: Sequence[JudgedQuestion]) -> dict[str, Json]:
 def print_figures(console: Console, file: str, judged: Sequence[JudgedQuestion], *, memories: int) -> None:
     """One file's table, the stages of its misses, and its failures."""
     table = table_of(f"{file}: {memories} memories", "kind", _COLUMNS)
-    for name, group in _by_kind(judged).items():
-        _add(table, name, group)
-    table.add_section()
-    for name, group in _totals(judged).items():
-        _add(table, name, group)
+    for part in _groups(judged):
+        for name, group in part.items():
+            figures = _figures(group)
+            cells = (share(figures[column]) for column in _COLUMNS[1:-1])
+            table.add_row(Text(name), str(len(group)), *cells, f"{figures['tokens']:.0f}")
+        table.add_section()
     console.print(table)
     lost = _count_lost(judged)
     console.print(f"lost: {', '.join(f'{name} {lost[name]}' for name in MissStage)}")
@@ -293,15 +293,11 @@ def print_misses(console: Console, judged: Sequence[JudgedQuestion]) -> None:
     console.print(table)
 
 
-def _by_kind(judged: Sequence[JudgedQuestion]) -> dict[str, list[JudgedQuestion]]:
-    kinds = sorted({each.question.kind for each in judged})
-    return {kind: [each for each in judged if each.question.kind == kind] for kind in kinds}
-
-
-def _totals(judged: Sequence[JudgedQuestion]) -> dict[str, list[JudgedQuestion]]:
-    wanting = [each for each in judged if each.question.wants_memory]
-    others = [each for each in judged if not each.question.wants_memory]
-    return {name: group for name, group in ((_WANTING, wanting), (_NOT_WANTING, others)) if group}
+def _groups(judged: Sequence[JudgedQuestion]) -> list[dict[str, list[JudgedQuestion]]]:
+    """By kind; and those that want memory apart from those that want none."""
+    kinds = by_kind(judged, lambda each: each.question.kind)
+    totals = by_kind(judged, lambda each: _WANTING if each.question.wants_memory else _NOT_WANTING)
+    return [dict(sorted(each.items())) for each in (kinds, totals)]
 
 
 def _figures(group: Sequence[JudgedQuestion]) -> dict[str, float | None]:
@@ -314,12 +310,6 @@ def _figures(group: Sequence[JudgedQuestion]) -> dict[str, float | None]:
         "quiet": mean(each.score for each in group if not each.question.wants_memory),
         "tokens": mean(each.tokens for each in group),
     }
-
-
-def _add(table: Table, name: str, group: Sequence[JudgedQuestion]) -> None:
-    figures = _figures(group)
-    cells = (share(figures[column]) for column in _COLUMNS[1:-1])
-    table.add_row(Text(name), str(len(group)), *cells, f"{figures['tokens']:.0f}")
 
 
 def _count_lost(judged: Sequence[JudgedQuestion]) -> Counter[MissStage]:

@@ -4,7 +4,6 @@ The command's help says what a line holds. A scenario has a fact wrongly superse
 memory.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -18,6 +17,7 @@ from semrouter_memory.app.adapters import Adapters, ExternalModels
 from semrouter_memory.app.pipelines import Pipelines
 from semrouter_memory.config import MemoryConfig
 from semrouter_memory.evaluation.cases import CaseTurn, Time
+from semrouter_memory.evaluation.retrieval import by_kind
 from semrouter_memory.evaluation.running import EvalOptions, PlayClock, one_by_one, play_files, table_of, turn_of
 from semrouter_memory.model import Candidate, Criteria, Json, MemoryType, Scope
 
@@ -145,36 +145,38 @@ async def evaluate(options: EvalOptions) -> None:
 
 def result_of(file: str, outcomes: Sequence[ScenarioOutcome]) -> Json:
     """A file's part of the JSON result."""
-    scenarios = Counter(outcome.scenario.kind for outcome in outcomes)
-    right = Counter(outcome.scenario.kind for outcome in outcomes if outcome.right)
+    kinds = by_kind(outcomes, lambda each: each.scenario.kind)
     return {
         "file": file,
         "scenarios": len(outcomes),
-        "right": right.total(),
+        "right": _right(outcomes),
         "wrong_supersede": sum(outcome.wrong_supersede for outcome in outcomes),
-        "kinds": {kind: {"scenarios": count, "right": right[kind]} for kind, count in scenarios.items()},
+        "kinds": {kind: {"scenarios": len(of_kind), "right": _right(of_kind)} for kind, of_kind in kinds.items()},
         "failed": [outcome.scenario.id for outcome in outcomes if not outcome.right],
     }
 
 
 def report(console: Console, file: str, outcomes: Sequence[ScenarioOutcome]) -> Json:
     """Print one file's table, then what went wrong."""
-    result = result_of(file, outcomes)
     table = table_of(file, "kind", ("scenarios", "right", "share", "wrongly superseded"))
-    for kind, counts in result["kinds"].items():
-        wrong = sum(outcome.wrong_supersede for outcome in outcomes if outcome.scenario.kind == kind)
-        table.add_row(*_cells(kind, counts, wrong))
+    for kind, of_kind in by_kind(outcomes, lambda each: each.scenario.kind).items():
+        table.add_row(*_cells(kind, of_kind))
     table.add_section()
-    table.add_row(*_cells("all", result, result["wrong_supersede"]))
+    table.add_row(*_cells("all", outcomes))
     console.print(table)
     for outcome in outcomes:
         if not outcome.right:
             console.print(_failure(outcome))
-    return result
+    return result_of(file, outcomes)
 
 
-def _cells(name: str, counts: Json, wrong: int) -> list[Text]:
-    scenarios, right = counts["scenarios"], counts["right"]
+def _right(outcomes: Sequence[ScenarioOutcome]) -> int:
+    return sum(outcome.right for outcome in outcomes)
+
+
+def _cells(name: str, outcomes: Sequence[ScenarioOutcome]) -> list[Text]:
+    scenarios, right = len(outcomes), _right(outcomes)
+    wrong = sum(outcome.wrong_supersede for outcome in outcomes)
     shares = f"{right / scenarios:.0%}", f"{wrong} ({wrong / scenarios:.1%})"
     return [Text(name), *map(Text, (str(scenarios), str(right), *shares))]
 

@@ -12,10 +12,10 @@ windows, so no screen is needed; for a PNG it draws with Agg. It is an extra of 
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from semrouter_memory.model import Json, MemoryType
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+T = TypeVar("T")
 _TOP = 5
 _DIGITS = 4
 _MS_DIGITS = 3
@@ -150,11 +151,11 @@ def injected_figures(asked: Sequence[Asked]) -> Figures:
     }
 
 
-def by_kind(asked: Sequence[Asked]) -> dict[str, list[Asked]]:
-    """In the order in which the file first has a kind."""
-    kinds: dict[str, list[Asked]] = {}
-    for each in asked:
-        kinds.setdefault(each.query.kind, []).append(each)
+def by_kind(items: Iterable[T], kind_of: Callable[[T], str]) -> dict[str, list[T]]:
+    """In the order in which the items first have a kind."""
+    kinds: dict[str, list[T]] = {}
+    for each in items:
+        kinds.setdefault(kind_of(each), []).append(each)
     return kinds
 
 
@@ -184,7 +185,7 @@ def result_of(file: str, asked: Sequence[Asked]) -> Json:
                     }
                 ),
             }
-            for kind, of_kind in by_kind(asked).items()
+            for kind, of_kind in by_kind(asked, lambda each: each.query.kind).items()
         },
         "ms": step_times(asked),
     }

@@ -296,7 +296,7 @@ def print_figures(console: Console, file: str, asked: Sequence[Asked]) -> None:
     """One file's tables, and what is to be known of them."""
     ranking = table_of("the ranking, before any cut", "kind", ("queries", *_RANKING))
     injected = table_of("what is injected", "kind", tuple(_INJECTED))
-    for kind, of_kind in [*by_kind(asked).items(), ("all", asked)]:
+    for kind, of_kind in [*by_kind(asked, lambda each: each.query.kind).items(), ("all", asked)]:
         if of_kind is asked:
             ranking.add_section()
             injected.add_section()
