@@ -122,11 +122,8 @@ class Pipelines:
 
     def _states(self) -> StateBuilder:
         return StateBuilder(
-            store=self.adapters.state,
-            turn_log=self.adapters.turn_log,
-            embedder=self.adapters.embedder,
+            self.adapters,
             chat_model=self.models.of_role("memory_extraction"),
-            observer=self.adapters.observer,
             config=self.memory.compression,
             redact=without_secrets,
         )
@@ -175,7 +172,7 @@ class Pipelines:
             observer=adapters.observer,
             config=recall,
             priority=adapters.priority,
-            compressor=self._compressor() if self.memory.compression.enabled else None,
+            compressor=Compressor(adapters, self.memory.compression) if self.memory.compression.enabled else None,
             journal=journal,
             steers=steers,
         )
@@ -214,12 +211,3 @@ class Pipelines:
         if config.strategy == "keywords":
             return KeywordSearch(self._source, KeywordExtractor(config.keyword_extraction, rewriting), config)
         return RewritingSearch(search, QueryRewriter(rewriting, config.rewrite)) if rewriting else search
-
-    def _compressor(self) -> Compressor:
-        return Compressor(
-            store=self.adapters.state,
-            turn_log=self.adapters.turn_log,
-            embedder=self.adapters.embedder,
-            observer=self.adapters.observer,
-            config=self.memory.compression,
-        )

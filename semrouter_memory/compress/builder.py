@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from semrouter_memory.backends import Backends
 from semrouter_memory.codec.base import json_values, strip_block
 from semrouter_memory.compress import record
 from semrouter_memory.compress.record import Covered
@@ -35,7 +36,7 @@ from semrouter_memory.language.names import capitalised
 from semrouter_memory.language.scripts import CJK, one_line
 from semrouter_memory.language.terms import terms
 from semrouter_memory.model import Candidate, ChatMessage, Claim, Json, LoggedTurn, Scope, joined
-from semrouter_memory.ports import ChatModel, ClaimedTurns, Embedder, Observer, SessionStates, Tombstones
+from semrouter_memory.ports import ChatModel, Tombstones
 
 _MAX_COUNTED_CHARS = 20_000
 """Of one text; what is longer is counted by its beginning."""
@@ -52,20 +53,15 @@ class StateBuilder:
 
     def __init__(
         self,
+        backends: Backends,
         *,
-        store: SessionStates,
-        turn_log: ClaimedTurns,
-        embedder: Embedder,
         chat_model: ChatModel | None,
-        observer: Observer,
         config: CompressionConfig,
         redact: Callable[[str], str],
     ) -> None:
-        self._store = store
-        self._turn_log = turn_log
-        self._count = embedder.count_tokens
+        self._store, self._turn_log, self._observer = backends.state, backends.turn_log, backends.observer
+        self._count = backends.embedder.count_tokens
         self._chat_model = chat_model
-        self._observer = observer
         self._config = config
         self._redact = redact
         self._ttl = timedelta(hours=config.state_ttl_hours)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from semrouter_memory.backends import Backends
 from semrouter_memory.compress import record
 from semrouter_memory.compress.record import Covered, StoredConversation, is_too_long
 from semrouter_memory.compress.state import ConversationState, StateEntry, render, without
@@ -18,7 +19,7 @@ from semrouter_memory.config import CompressionConfig
 from semrouter_memory.errors import MemoryServiceError, UnavailableError
 from semrouter_memory.events import ExchangeFailed
 from semrouter_memory.model import Compression, CompressionReason, PastTurn, RecallRequest, Scope
-from semrouter_memory.ports import ConversationHistory, Embedder, Observer, SessionStates, Tombstones
+from semrouter_memory.ports import Tombstones
 
 _MAX_CHAIN_TURNS = 5_000
 _MARK_TTL = timedelta(days=400)
@@ -44,19 +45,9 @@ class _CoveringState:
 class Compressor:
     """Says what becomes of a long conversation's beginning."""
 
-    def __init__(
-        self,
-        *,
-        store: SessionStates,
-        turn_log: ConversationHistory,
-        embedder: Embedder,
-        observer: Observer,
-        config: CompressionConfig,
-    ) -> None:
-        self._store = store
-        self._turn_log = turn_log
-        self._count = embedder.count_tokens
-        self._observer = observer
+    def __init__(self, backends: Backends, config: CompressionConfig) -> None:
+        self._store, self._turn_log, self._observer = backends.state, backends.turn_log, backends.observer
+        self._count = backends.embedder.count_tokens
         self._config = config
 
     async def compress(

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import orjson
@@ -11,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from semrouter_memory.app.adapters import recorder
+from semrouter_memory.backends import Backends
 from semrouter_memory.cli.eval import eval_app
 from semrouter_memory.compress.builder import StateBuilder
 from semrouter_memory.compress.pipeline import Compressor
@@ -143,15 +145,9 @@ class Client:
         self.states = SqliteStateStore(directory / "state.db", clock=self.clock)
         self.results: list[RecallResult] = []
         self.previous = ""
-        self._builder = StateBuilder(
-            store=self.states,
-            turn_log=self.log,
-            embedder=embedder,
-            chat_model=None,
-            observer=SILENT,
-            config=CONFIG.compression,
-            redact=without_secrets,
-        )
+        parts = SimpleNamespace(state=self.states, turn_log=self.log, embedder=embedder, observer=SILENT)
+        backends = cast("Backends", parts)
+        self._builder = StateBuilder(backends, chat_model=None, config=CONFIG.compression, redact=without_secrets)
         source = MemorySource(
             reader=InMemoryStore(dimension=embedder.dimension, recorder=recorder()), indexes=None, clock=self.clock
         )
@@ -169,9 +165,7 @@ class Client:
             observer=SILENT,
             priority=RequestsFirst(),
             config=CONFIG.recall,
-            compressor=Compressor(
-                store=self.states, turn_log=self.log, embedder=embedder, observer=SILENT, config=CONFIG.compression
-            ),
+            compressor=Compressor(backends, CONFIG.compression),
         )
 
     async def say(self, given: Json, *output: Json, **fields: Json) -> dict[str, Any]:

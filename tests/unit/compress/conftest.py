@@ -3,10 +3,12 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from semrouter_memory.backends import Backends
 from semrouter_memory.codec.base import transcript_hash
 from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.events import Event, ExchangeFailed, StoreFailed, WorkFailed
@@ -56,6 +58,11 @@ class World:
     events: list[tuple[str, Any]] = field(default_factory=list)
     name = "stand-in"
     retry_after = None
+
+    @property
+    def backends(self) -> Backends:
+        names = ("state", "turn_log", "embedder", "observer")
+        return cast("Backends", SimpleNamespace(**dict.fromkeys(names, self)))
 
     # StateStore
     async def get(self, scope: Scope, keys: Sequence[str]) -> Mapping[str, bytes]:

@@ -14,18 +14,15 @@ from semrouter_memory.compress.state import shown
 from semrouter_memory.config import CompressionConfig
 from semrouter_memory.errors import ChatModelError, ModelUnavailableError, TurnLogError
 from semrouter_memory.model import Candidate, ChatMessage, LoggedTurn, MemoryType, Message, Role
-from semrouter_memory.ports import ChatModel, ClaimedTurns, Embedder, StateStore
+from semrouter_memory.ports import ChatModel
 from semrouter_memory.retain.redact import without_secrets
 from tests.unit.compress.conftest import MakeTurns, World, claim_of, small_talk
 
 
 def _builder(world: World, *, model: bool = False, **config: int) -> StateBuilder:
     return StateBuilder(
-        store=cast("StateStore", world),
-        turn_log=cast("ClaimedTurns", world),
-        embedder=cast("Embedder", world),
+        world.backends,
         chat_model=cast("ChatModel", world) if model else None,
-        observer=world,
         config=CompressionConfig(**config),
         redact=without_secrets,
     )

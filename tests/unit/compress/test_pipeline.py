@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import orjson
 import pytest
@@ -26,7 +26,6 @@ from semrouter_memory.model import (
     StoredChain,
     TurnState,
 )
-from semrouter_memory.ports import ClaimedTurns, ConversationHistory, Embedder, StateStore
 from tests.unit.compress.conftest import ALICE, MakeTurns, Said, World, claim_of, small_talk, transcript_of
 
 CONFIG = CompressionConfig(enabled=True, min_turns=6, raw_turns=2)
@@ -34,25 +33,11 @@ FACT = "User's budget is $300"
 
 
 def _compressor(world: World) -> Compressor:
-    return Compressor(
-        store=cast("StateStore", world),
-        turn_log=cast("ConversationHistory", world),
-        embedder=cast("Embedder", world),
-        observer=world,
-        config=CONFIG,
-    )
+    return Compressor(world.backends, CONFIG)
 
 
 async def _built(world: World, turns: Sequence[LoggedTurn]) -> None:
-    builder = StateBuilder(
-        store=cast("StateStore", world),
-        turn_log=cast("ClaimedTurns", world),
-        embedder=cast("Embedder", world),
-        chat_model=None,
-        observer=world,
-        config=CONFIG,
-        redact=str,
-    )
+    builder = StateBuilder(world.backends, chat_model=None, config=CONFIG, redact=str)
     found = Candidate(
         type=MemoryType.SEMANTIC,
         content=FACT,
