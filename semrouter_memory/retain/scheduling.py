@@ -60,7 +60,7 @@ class Trigger(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """The settings that triggers look at.
+    """The settings that triggers look at, and which of these fires for a session.
 
     Attributes:
         quotes: quotes are stored.
@@ -74,42 +74,35 @@ class Pace:
     batch_size: int
     idle: timedelta
 
+    def due(self, session: PendingSession, now: datetime, *, model_blocked: bool = False) -> Trigger | None:
+        """The trigger that fires for this session now, or None.
 
-def due(session: PendingSession, now: datetime, pace: Pace, *, model_blocked: bool = False) -> Trigger | None:
-    """The trigger that fires for this session now, or None.
+        Args:
+            model_blocked: the model is not asked about the session now: only what needs none is due.
+        """
+        if session.not_before is not None and now < session.not_before:
+            return None
+        trigger = self.wanted(session, now)
+        if model_blocked and session.waiting and trigger is not Trigger.QUOTES:
+            return self.ending(session, session.last_observed_at, now) if session.unsummarised else None
+        return trigger
 
-    Args:
-        model_blocked: the model is not asked about the session now: only what needs none is due.
-    """
-    if session.not_before is not None and now < session.not_before:
-        return None
-    trigger = wanted(session, now, pace)
-    if model_blocked and session.waiting and trigger is not Trigger.QUOTES:
-        return _ending(session, now, pace) if session.unsummarised else None
-    return trigger
+    def wanted(self, session: PendingSession, now: datetime) -> Trigger | None:
+        """The trigger that would fire without a back-off and with a model that is available."""
+        ending = self.ending(session, session.last_observed_at, now)
+        if not session.waiting:
+            return ending if session.unsummarised else None
+        if not self.model or (self.quotes and session.rules_pending):
+            return Trigger.QUOTES
+        if session.remember:
+            return Trigger.REMEMBER
+        return Trigger.BATCH if session.waiting >= self.batch_size else ending
 
-
-def wanted(session: PendingSession, now: datetime, pace: Pace) -> Trigger | None:
-    """The trigger that would fire without a back-off and with a model that is available."""
-    ending = _ending(session, now, pace)
-    if not session.waiting:
-        return ending if session.unsummarised else None
-    if not pace.model or (pace.quotes and session.rules_pending):
-        return Trigger.QUOTES
-    if session.remember:
-        return Trigger.REMEMBER
-    return Trigger.BATCH if session.waiting >= pace.batch_size else ending
-
-
-def _ending(session: PendingSession, now: datetime, pace: Pace) -> Trigger | None:
-    return end_of(ended=session.ended, last_observed_at=session.last_observed_at, now=now, pace=pace)
-
-
-def end_of(*, ended: bool, last_observed_at: datetime, now: datetime, pace: Pace) -> Trigger | None:
-    """How the session has come to its end, None while it has not."""
-    if ended:
-        return Trigger.END
-    return Trigger.IDLE if now - last_observed_at >= pace.idle else None
+    def ending(self, session: PendingSession | Claim, since: datetime, now: datetime) -> Trigger | None:
+        """How a session that is idle since then has come to its end, None while it has not."""
+        if session.ended:
+            return Trigger.END
+        return Trigger.IDLE if now - since >= self.idle else None
 
 
 _MAX_SESSIONS = 16_384
@@ -216,7 +209,7 @@ class ExtractionScheduler:
         found: list[SessionKey] = []
         for session in sessions:
             blocked = self.is_blocked(session.key, now)
-            trigger = due(session, now, self._pace, model_blocked=blocked)
+            trigger = self._pace.due(session, now, model_blocked=blocked)
             if trigger is None:
                 continue
             if trigger is not Trigger.QUOTES:
@@ -230,7 +223,7 @@ class ExtractionScheduler:
 
     def wanted(self, sessions: Sequence[PendingSession], now: datetime) -> int:
         """How many of those at hand have work, whether it can be done now or waits for a retry."""
-        return sum(wanted(session, now, self._pace) is not None for session in sessions)
+        return sum(self._pace.wanted(session, now) is not None for session in sessions)
 
     def _choose_probe(self, sessions: Sequence[PendingSession], now: datetime) -> None:
         """Once an unavailable model may be asked again, choose the session that does."""
@@ -241,7 +234,7 @@ class ExtractionScheduler:
             return
         wanting: dict[SessionKey, Trigger] = {}
         for session in sessions:
-            trigger = due(session, now, self._pace)
+            trigger = self._pace.due(session, now)
             if session.waiting and trigger is not None and trigger is not Trigger.QUOTES:
                 wanting[session.key] = trigger
         if not wanting:
@@ -288,7 +281,7 @@ class ExtractionScheduler:
         if not turns:
             return Trigger.END if claim.ended else Trigger.IDLE
         since = self._idle_since(claim.key, turns[-1].observed_at, now)
-        return end_of(ended=claim.ended, last_observed_at=since, now=now, pace=self._pace)
+        return self._pace.ending(claim, since, now)
 
     def is_summed_up(self, key: SessionKey, unsummarised: int) -> bool:
         """Whether the session's episode, with no turn more, was written while its turns wait for the model."""

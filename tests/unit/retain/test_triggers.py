@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from semrouter_memory.model import PendingSession, Scope
-from semrouter_memory.retain.scheduling import Pace, Trigger, due
+from semrouter_memory.retain.scheduling import Pace, Trigger
 
 NOW = datetime(2026, 3, 20, 12, tzinfo=UTC)
 PACE = Pace(quotes=True, model=True, batch_size=10, idle=timedelta(seconds=300))
@@ -46,7 +46,7 @@ READ = replace(SESSION, waiting=0, unsummarised=3)
     ],
 )
 def test_the_trigger_that_fires(session: PendingSession, pace: Pace, expected: Trigger | None) -> None:
-    assert due(session, NOW, pace) is expected
+    assert pace.due(session, NOW) is expected
 
 
 @pytest.mark.parametrize(
@@ -60,4 +60,4 @@ def test_the_trigger_that_fires(session: PendingSession, pace: Pace, expected: T
     ],
 )
 def test_while_the_model_is_away_only_what_needs_none_is_due(session: PendingSession, expected: Trigger | None) -> None:
-    assert due(session, NOW, PACE, model_blocked=True) is expected
+    assert PACE.due(session, NOW, model_blocked=True) is expected
