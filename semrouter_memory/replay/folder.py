@@ -70,7 +70,6 @@ class Folder:
         self._number = 0
         self._current: Path | None = None
         self._sizes: dict[Path, int] = {}
-        self.written_bytes = 0
         try:
             settings.directory.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
             self._sizes = {path: path.stat().st_size for path in sorted(self._recordings())}
@@ -121,7 +120,6 @@ class Folder:
         finally:
             os.close(descriptor)
         self._sizes[path] = self._sizes.get(path, 0) + len(data)
-        self.written_bytes += len(data)
 
     def _make_room(self, size: int) -> None:
         """Delete the oldest recordings until this much fits; the one that is written to stays as long as there are others."""
