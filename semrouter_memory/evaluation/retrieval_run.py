@@ -112,27 +112,35 @@ class RetrievalRun:
 
     async def ask(self, file: str, owners: Sequence[Owner]) -> list[Asked]:
         """Ask each query once, as a chat request would."""
-        recaller = Pipelines(self._config, self._adapters, self._models).request_phase()
-        await recaller.prepare()
-        pairs = _pairs(owners)
-        return [
-            await self._asked(recaller, owner, query, self._request(owner, query))
-            for owner, query in tracked(pairs, f"{file}: asking", total=len(pairs))
-        ]
+        return (await self._ask(self._adapters, f"{file}: asking", owners, (None,)))[None]
 
     async def sweep(self, file: str, owners: Sequence[Owner]) -> dict[float, Figures]:
         """Ask each query again with each threshold, by a new recaller, so that its cache does not distort measured times."""
         adapters = replace(self._adapters, embedder=CachingEmbedder(self._adapters.embedder))
+        asked = await self._ask(adapters, f"{file}: asking with each threshold", owners, THRESHOLDS)
+        return {threshold: injected_figures(asked[threshold]) for threshold in THRESHOLDS}
+
+    async def _ask(
+        self, adapters: Adapters, what: str, owners: Sequence[Owner], thresholds: Sequence[float | None]
+    ) -> dict[float | None, list[Asked]]:
+        """Args: thresholds: None: as configured."""
         recaller = Pipelines(self._config, adapters, self._models).request_phase()
         await recaller.prepare()
-        pairs = _pairs(owners)
-        asked: dict[float, list[Asked]] = {threshold: [] for threshold in THRESHOLDS}
-        for owner, query in tracked(pairs, f"{file}: asking with each threshold", total=len(pairs)):
-            request = self._request(owner, query)
+        pairs = [(owner, query) for owner in owners for query in owner.queries]
+        asked: dict[float | None, list[Asked]] = {threshold: [] for threshold in thresholds}
+        for owner, query in tracked(pairs, what, total=len(pairs)):
+            request = request_of(owner.scope, query.text, query.history, self._config)
             for threshold, of_threshold in asked.items():
-                options = replace(request.options, threshold=threshold)
+                options = request.options if threshold is None else replace(request.options, threshold=threshold)
                 of_threshold.append(await self._asked(recaller, owner, query, replace(request, options=options)))
-        return {threshold: injected_figures(of_threshold) for threshold, of_threshold in asked.items()}
+        return asked
+
+    async def _asked(self, recaller: RequestPhase, owner: Owner, query: LabelledQuery, request: RecallRequest) -> Asked:
+        self._clock.time = owner.now
+        started = time.perf_counter()
+        result = await recaller.recall(request)
+        total_ms = (time.perf_counter() - started) * 1000
+        return asked_of(query, result, owner, total_ms=total_ms)
 
     # -- what is known -------------------------------------------------------------------------------------------------
 
@@ -156,22 +164,6 @@ class RetrievalRun:
             created_at=at,
             updated_at=at,
         )
-
-    # -- what is asked -------------------------------------------------------------------------------------------------
-
-    def _request(self, owner: Owner, query: LabelledQuery) -> RecallRequest:
-        return request_of(owner.scope, query.text, query.history, self._config)
-
-    async def _asked(self, recaller: RequestPhase, owner: Owner, query: LabelledQuery, request: RecallRequest) -> Asked:
-        self._clock.time = owner.now
-        started = time.perf_counter()
-        result = await recaller.recall(request)
-        total_ms = (time.perf_counter() - started) * 1000
-        return asked_of(query, result, owner, total_ms=total_ms)
-
-
-def _pairs(owners: Sequence[Owner]) -> list[tuple[Owner, LabelledQuery]]:
-    return [(owner, query) for owner in owners for query in owner.queries]
 
 
 def request_of(scope: Scope, text: str, history: Sequence[CaseMessage], config: MemoryConfig) -> RecallRequest:
