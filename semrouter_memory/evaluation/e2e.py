@@ -37,7 +37,7 @@ from semrouter_memory.evaluation.running import (
     tracked,
 )
 from semrouter_memory.lineage import all_memories
-from semrouter_memory.model import Criteria, Hit, Json, Memory, Scope
+from semrouter_memory.model import Criteria, Hit, Json, Scope
 from semrouter_memory.ports import Embedder
 from semrouter_memory.recall.render import line
 
@@ -165,6 +165,7 @@ class EndToEndRun:
 
     Attributes:
         memories: how many its users had.
+        judged: their questions.
     """
 
     def __init__(self, adapters: Adapters, config: MemoryConfig, models: ExternalModels) -> None:
@@ -173,26 +174,23 @@ class EndToEndRun:
         self._clock = clock_of(adapters)
         self._learner = Learner(self._config, adapters, models)
         self._recaller = Pipelines(self._config, adapters, models).request_phase()
-        self._users = 0
         self.memories = 0
         self.judged: list[JudgedQuestion] = []
 
-    async def prepare(self) -> None:
+    async def play(self, name: str, users: Sequence[EndToEndCase]) -> None:
+        """Play every session of each user, then ask every question."""
         await self._recaller.prepare()
+        for number, user in enumerate(tracked(users, name, total=len(users)), start=1):
+            await self._play(Scope(f"user-{number}"), user)
 
-    async def play(self, user: EndToEndCase) -> list[JudgedQuestion]:
-        """Play every turn of every session, then ask every question."""
-        self._users += 1
-        scope = Scope(f"user-{self._users}")
+    async def _play(self, scope: Scope, user: EndToEndCase) -> None:
         for number, session in enumerate(user.sessions):
             self._clock.time = session.at
             await self._learner.session(scope, f"{scope.owner_id}-session-{number}", session.turns)
-        stored = [
-            self._shown(memory)
-            for memory in await all_memories(self._adapters.store, Criteria(scope, active_at=self._clock.now()))
-        ]
+        active = await all_memories(self._adapters.store, Criteria(scope, active_at=self._clock.now()))
+        stored = [line(Hit(memory, 0.0, 0.0), self._config.recall.render) for memory in active]
         self.memories += len(stored)
-        return [await self._ask(scope, user.id, question, stored) for question in user.questions]
+        self.judged += [await self._ask(scope, user.id, question, stored) for question in user.questions]
 
     async def _ask(self, scope: Scope, user: str, question: CaseQuestion, stored: Sequence[str]) -> JudgedQuestion:
         self._clock.time = question.at
@@ -207,9 +205,6 @@ class EndToEndRun:
             failed=result.reason if result.reason.is_failure else "",
         )
 
-    def _shown(self, memory: Memory) -> str:
-        return line(Hit(memory, 0.0, 0.0), self._config.recall.render)
-
 
 async def evaluate(options: EvalOptions, *, misses: bool) -> None:
     """The command; see `play_files`.
@@ -222,9 +217,7 @@ async def evaluate(options: EvalOptions, *, misses: bool) -> None:
     async def play(name: str, users: Sequence[EndToEndCase], embedder: Embedder, models: ExternalModels) -> EndToEndRun:
         async with played_adapters(embedder, memory) as adapters:
             run = EndToEndRun(adapters, memory, models)
-            await run.prepare()
-            for user in tracked(users, name, total=len(users)):
-                run.judged += await run.play(user)
+            await run.play(name, users)
         return run
 
     def report(console: Console, name: str, outcome: EndToEndRun) -> Json:
