@@ -148,9 +148,7 @@ class Replayer:
                 first, _, earliest = heapq.heappop(window)
                 held -= earliest.nbytes
                 yield first, earliest
-        while window:
-            first, _, earliest = heapq.heappop(window)
-            yield first, earliest
+        yield from ((starts_us, exchange) for starts_us, _, exchange in sorted(window))
 
     def _timed(self) -> Iterator[tuple[int, RecordedExchange]]:
         """Exchanges with times on one line: by the files' own clocks, or one file after the other where they say none."""
