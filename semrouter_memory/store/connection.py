@@ -10,7 +10,6 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from operator import itemgetter
 from typing import Any
 
 import grpc
@@ -20,7 +19,7 @@ from pymilvus.client.types import Status
 from pymilvus.client.utils import SciPyHelper
 
 from semrouter_memory.errors import StoreUnavailableError
-from semrouter_memory.model import Criteria, Scope
+from semrouter_memory.model import Criteria, Scope, Vector
 from semrouter_memory.ports import MAX_PINNED
 from semrouter_memory.store import collection, schema
 from semrouter_memory.store.lite import LiteClock, LiteServer
@@ -120,33 +119,32 @@ class MilvusConnection:
         """From now on, when Milvus Lite sees all of its rows."""
         self._clock = LiteClock()
 
-    async def search(self, query: SearchQuery) -> list[tuple[Row, float]]:
-        """Rows and their cosine, best first: the nearest, the pinned ones and, where the collection has words, the best by words.
-
-        The searches run at the same time. The store's BM25 only selects: its document frequencies are those of all users'
-        memories, and recall computes its own over the rows found. Rows found by words come with their vectors, so that their
-        cosines are computed here. On Lite, words are looked up in its file: that fails while the file is locked.
-        """
+    async def nearest(self, query: SearchQuery, vector: Vector) -> list[tuple[Row, float]]:
+        """Same as the protocol's; the pinned ones are looked for at the same time."""
         pinned = replace(query, selection=replace(query.selection, pinned=True), limit=MAX_PINNED)
-        by_vector = [query, pinned] if query.pinned else [query]
-        has_words = bool(query.terms) and self.searches_words
         try:
             async with asyncio.TaskGroup() as tasks:
-                nearest = [tasks.create_task(self._nearest(each)) for each in by_vector]
-                named = [tasks.create_task(self._best_by_words(query))] if has_words else []
+                searches = [
+                    tasks.create_task(self._nearest(each, vector))
+                    for each in ([query, pinned] if query.pinned else [query])
+                ]
         except* StoreUnavailableError as failures:
             raise failures.exceptions[0] from None
-        found = {row["id"]: (row, cosine) for search in nearest for row, cosine in search.result()}
-        for row in (row for search in named for row in search.result() if row["id"] not in found):
-            found[row["id"]] = row, schema.cosine(query.vector, row[schema.EMBEDDING.name])
-        return sorted(found.values(), key=itemgetter(1), reverse=True)
+        return [found for search in searches for found in search.result()]
 
-    async def _nearest(self, query: SearchQuery) -> list[tuple[Row, float]]:
+    async def _nearest(self, query: SearchQuery, vector: Vector) -> list[tuple[Row, float]]:
         parameters = {"metric_type": "COSINE", "params": {"ef": max(_MIN_EF, query.limit)}}
-        hits = await self._search(query, schema.EMBEDDING, query.vector, parameters, query.columns)
+        hits = await self._search(query, schema.EMBEDDING, vector, parameters, query.columns)
         return [(hit["entity"], hit["distance"]) for hit in hits]
 
-    async def _best_by_words(self, query: SearchQuery) -> list[Row]:
+    async def by_words(self, query: SearchQuery) -> list[Row]:
+        """Same as the protocol's; none where the collection has no words.
+
+        The store's BM25 only selects: its document frequencies are those of all users' memories, and recall computes its own
+        over the rows found. On Lite, words are looked up in its file: that fails while the file is locked.
+        """
+        if not (query.terms and self.searches_words):
+            return []
         parameters = {"metric_type": "BM25", "params": {}}
         fewer = replace(query, limit=-(-query.limit // _WORDS_PART))
         columns = {*query.columns, schema.EMBEDDING.name}
@@ -251,7 +249,7 @@ class MilvusConnection:
         vector = np.zeros(self._target.dimension, dtype=np.float32)
         vector[0] = 1.0
         no_row = Selection(Criteria(Scope("")), passages=True)
-        await self._nearest(SearchQuery(vector=vector, terms="", selection=no_row, limit=1, fresh=False))
+        await self._nearest(SearchQuery(terms="", selection=no_row, limit=1, fresh=False), vector)
 
     def for_collection(self, name: str) -> "MilvusConnection":
         """The same connection, for another collection of the same place; it is not to be closed."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from semrouter_memory.databases import micros, moment
 from semrouter_memory.language import bm25
-from semrouter_memory.model import PINNED, Criteria
+from semrouter_memory.model import PINNED, Criteria, Vector
 from semrouter_memory.ports import MAX_PINNED
 from semrouter_memory.store import schema
 from semrouter_memory.store.index_record import Recorder
@@ -28,17 +28,20 @@ class InMemoryRows:
     def __init__(self) -> None:
         self.by_key: dict[str, Row] = {}
 
-    async def search(self, query: SearchQuery) -> list[tuple[Row, float]]:
+    async def nearest(self, query: SearchQuery, vector: Vector) -> list[tuple[Row, float]]:
         rows = list(self._selected(query.selection))
-        cosines = {row["id"]: schema.cosine(query.vector, row[schema.EMBEDDING.name]) for row in rows}
-        by_words = self._scores(query)
+        cosines = {row["id"]: schema.cosine(vector, row[schema.EMBEDDING.name]) for row in rows}
         marked = [row["id"] for row in rows if query.pinned and row["metadata"].get(PINNED) is True]
-        found = {
+        found = (
             *heapq.nlargest(query.limit, cosines, key=cosines.__getitem__),
-            *heapq.nlargest(query.limit, cosines.keys() & by_words.keys(), key=by_words.__getitem__),
             *heapq.nlargest(MAX_PINNED, marked, key=cosines.__getitem__),
-        }
-        return sorted(((self.by_key[key], cosines[key]) for key in found), key=itemgetter(1), reverse=True)
+        )
+        return [(self.by_key[key], cosines[key]) for key in found]
+
+    async def by_words(self, query: SearchQuery) -> list[Row]:
+        scores, selected = self._scores(query), {row["id"] for row in self._selected(query.selection)}
+        best = heapq.nlargest(query.limit, scores.keys() & selected, key=scores.__getitem__)
+        return [self.by_key[key] for key in best]
 
     def _scores(self, query: SearchQuery) -> dict[str, float]:
         """BM25 by primary key, of the rows that hold one of the words."""

@@ -4,13 +4,15 @@ Strategy: `schema` makes rows of memories, and selections say which are meant. A
 and knows whether the rows are available.
 """
 
+import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from operator import itemgetter
 from typing import Any, Protocol, TypeAlias, TypeVar
 
+from semrouter_memory.errors import UnavailableError
 from semrouter_memory.model import (
     Criteria,
     EmbeddedMemory,
@@ -46,10 +48,9 @@ class SearchQuery:
         fresh: wait for a server's next time tick (about 200 ms) and see what any process wrote; otherwise the answer may be some
             seconds old and comes at once.
         pinned: also the pinned memories of the selection, however far they are.
-        columns: what is read of each row.
+        columns: what is read of each row; of those found by words the vector, too.
     """
 
-    vector: Vector
     terms: str
     selection: Selection
     limit: int
@@ -61,8 +62,12 @@ class SearchQuery:
 class Rows(Protocol):
     """The rows of one collection. Raises `StoreUnavailableError`."""
 
-    async def search(self, query: SearchQuery) -> list[tuple[Row, float]]:
-        """Rows and their cosine, best first: the nearest, the pinned ones and the best by words."""
+    async def nearest(self, query: SearchQuery, vector: Vector) -> list[tuple[Row, float]]:
+        """Rows and their cosine, in no order: the nearest and the pinned ones; one may come twice."""
+        ...
+
+    async def by_words(self, query: SearchQuery) -> list[Row]:
+        """The best rows by words."""
         ...
 
     async def count(self, selection: Selection | None) -> int:
@@ -139,6 +144,23 @@ RECORD_BATCH = 1_024
 """Records in one answer: 64 MiB of the largest, which are fifty times as long as most."""
 
 
+def _search_query(criteria: Criteria, text: str, *, limit: int, fresh: bool, pinned: bool = False) -> SearchQuery:
+    return SearchQuery(
+        terms=schema.asked_terms(text),
+        selection=Selection(criteria, passages=True),
+        limit=limit,
+        fresh=fresh,
+        pinned=pinned,
+    )
+
+
+def _known(vector: Vector) -> Callable[[], Awaitable[Vector]]:
+    async def known() -> Vector:
+        return vector
+
+    return known
+
+
 class MemoryCollection(ABC):
     """Implements `MemoryReader` and `MemoryWriter` for one collection; who derives from it makes the calls.
 
@@ -178,22 +200,18 @@ class MemoryCollection(ABC):
         text: str = "",
     ) -> list[Hit]:
         """Same as the port's."""
-        found = await self._found(
-            SearchQuery(
-                vector=vector,
-                terms=schema.asked_terms(text),
-                selection=Selection(criteria, passages=True),
-                limit=limit,
-                fresh=fresh,
-            )
-        )
-        hits = (Hit(schema.memory_from(criteria.scope, row), cosine, cosine) for row, cosine in found)
-        return [hit for hit in hits if is_searched(hit.memory) and hit.memory in criteria.memory_filter]
+        query = _search_query(criteria, text, limit=limit, fresh=fresh)
+        nearest, named = await self._found(query, _known(vector))
+        by_words = ((row, schema.cosine(vector, row[schema.EMBEDDING.name])) for row in named)
+        found = {row["id"]: (row, cosine) for row, cosine in (*by_words, *nearest)}
+        hits = (Hit(schema.memory_from(criteria.scope, row), cosine, cosine) for row, cosine in found.values())
+        wanted = [hit for hit in hits if is_searched(hit.memory) and hit.memory in criteria.memory_filter]
+        return sorted(wanted, key=lambda hit: -hit.similarity)
 
     async def search_index(
         self,
         criteria: Criteria,
-        vector: Vector,
+        vector: Callable[[], Awaitable[Vector]],
         *,
         limit: int,
         fresh: bool = False,
@@ -201,33 +219,47 @@ class MemoryCollection(ABC):
         pinned: bool = False,
     ) -> OwnerIndex:
         """Same as the port's. Rows are read whole, with one more search, where one of them has no current record."""
-        query = SearchQuery(
-            vector=vector,
-            terms=schema.asked_terms(text),
-            selection=Selection(criteria, passages=True),
-            limit=limit,
-            fresh=fresh,
-            pinned=pinned,
-        )
+        query = _search_query(criteria, text, limit=limit, fresh=fresh, pinned=pinned)
         label: Label = unlabelled
         if self._recorder is not None:
             label = self._recorder.label
-            found = await self._found(replace(query, columns=schema.RECORD_COLUMNS))
-            stored = [row.get(schema.RECORD.name, "") for row, _ in found]
+            found = await self._rows_found(replace(query, columns=schema.RECORD_COLUMNS), vector)
+            stored = [row.get(schema.RECORD.name, "") for row in found]
             if all(map(self._recorder.is_current, stored)):
                 return build_index(criteria.scope.owner, filter(None, map(self._recorder.record, stored)), label=label)
-        found = await self._found(replace(query, columns=schema.EMBEDDED_COLUMNS))
-        rows = (schema.embedded_from(criteria.scope, row) for row, _ in found)
+        found = await self._rows_found(replace(query, columns=schema.EMBEDDED_COLUMNS), vector)
+        rows = (schema.embedded_from(criteria.scope, row) for row in found)
         return build_index(criteria.scope.owner, (row for row in rows if is_searched(row.memory)), label=label)
 
-    async def _found(self, query: SearchQuery) -> list[tuple[Row, float]]:
-        """Rows and their cosine. While Milvus Lite's file is compacted or copied, words are not searched."""
+    async def _rows_found(self, query: SearchQuery, vector: Callable[[], Awaitable[Vector]]) -> Collection[Row]:
+        """Each row once."""
+        nearest, named = await self._found(query, vector)
+        return {row["id"]: row for row in (*named, *(row for row, _ in nearest))}.values()
+
+    async def _found(
+        self, query: SearchQuery, vector: Callable[[], Awaitable[Vector]]
+    ) -> tuple[list[tuple[Row, float]], list[Row]]:
+        """What the vector finds, with the cosines, and what the words do, which are searched while the vector is waited for."""
         if query.limit < 1 or query.selection.criteria.types == frozenset():
-            return []
-        # Searching words reads Lite's file, which is locked then.
+            return [], []
+        if not query.terms:
+            return await self._nearest(query, vector), []
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                named = tasks.create_task(self._named(query))
+                nearest = await self._nearest(query, vector)
+        except* UnavailableError as failures:
+            raise failures.exceptions[0] from None
+        return nearest, named.result()
+
+    async def _nearest(self, query: SearchQuery, vector: Callable[[], Awaitable[Vector]]) -> list[tuple[Row, float]]:
+        wanted = await vector()
+        return await self._ask("search", lambda rows: rows.nearest(query, wanted))
+
+    async def _named(self, query: SearchQuery) -> list[Row]:
+        """None while Milvus Lite's file is compacted or copied: searching words reads it, and it is locked then."""
         with self.writes.try_shared() as may_read_file:
-            asked = query if may_read_file else replace(query, terms="")
-            return await self._ask("search", lambda rows: rows.search(asked))
+            return await self._ask("search", lambda rows: rows.by_words(query)) if may_read_file else []
 
     async def get(self, scope: Scope, memory_id: str) -> Memory | None:
         rows = await self._query(Selection(Criteria(scope), ids=[memory_id]), schema.READ_COLUMNS)

@@ -202,7 +202,7 @@ async def test_an_unavailable_store_fails_no_request(
         raise StoreUnavailableError("down")
 
     with monkeypatch.context() as down:
-        down.setattr(known.adapters.store, "search", unavailable)
+        down.setattr(known.adapters.store, "search_index", unavailable)
         steered = await steers.obey(said(ORDER))
     assert steered is not None
     assert (steered.outcome, steered.forgotten) == (Steering.FAILED, ())
