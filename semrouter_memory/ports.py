@@ -147,7 +147,6 @@ class MemoryReader(Protocol):
             vector: waited for while the words are searched. What it raises is raised.
             pinned: also the pinned ones, up to `MAX_PINNED`, however far they are.
         """
-        ...
 
     async def get(self, scope: Scope, memory_id: str) -> Memory | None:
         """The owner's memory with that id, in whatever project, superseded ones included; reads fresh."""

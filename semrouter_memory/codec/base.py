@@ -151,7 +151,6 @@ class AnswerReader(Protocol):
 
     def finish(self) -> Answer | None:
         """The answer read so far, or None when there was none (error object, garbage, bound exceeded)."""
-        ...
 
 
 class Codec(Protocol):
@@ -159,22 +158,18 @@ class Codec(Protocol):
 
     def parse(self, raw: bytes) -> ParsedRequest:
         """Raises `BodyError` when the bytes are not this API's JSON."""
-        ...
 
     def outline(self, parsed: ParsedRequest) -> Outline:
         """What of the conversation could be left out. Needs the codec's entries."""
-        ...
 
     def items(self, parsed: ParsedRequest) -> tuple[Json, ...] | None:
         """What the request adds to a stored chain, as items; None when the API has none or the body is silent.
 
         Needs the parsed body.
         """
-        ...
 
     def has_place(self, parsed: ParsedRequest, position: Position) -> bool:
         """Whether `rewrite` finds a place for a block. Needs the parsed body."""
-        ...
 
     def rewrite(
         self,
@@ -196,19 +191,15 @@ class Codec(Protocol):
             dropped: positions of messages to leave out.
             items: items to put before the request's own, in place of `previous_response_id`.
         """
-        ...
 
     def results(self, parsed: ParsedRequest) -> tuple[ToolResult, ...]:
         """The results of tools in the request, oldest first. Needs the parsed body and the codec's entries."""
-        ...
 
     def with_results(self, raw: bytes, texts: Mapping[int, str]) -> bytes:
         """`raw` with other texts as the results at these positions, which are replaceable ones of `results`."""
-        ...
 
     def answer_reader(self, content_type: str, *, max_bytes: int) -> AnswerReader | None:
         """A reader for that content type, None for one that carries no answer."""
-        ...
 
 
 _EMPTY = hashlib.sha256().digest()

@@ -42,7 +42,6 @@ class Decoder(Protocol):
         Raises:
             BodyError: the data is damaged, or more came out than the bound allows. The decoder is then at its end.
         """
-        ...
 
 
 def decoder_for(content_encoding: str, *, max_bytes: int, max_piece_bytes: int | None = None) -> Decoder | None:

@@ -24,7 +24,6 @@ class StoreFiles(Protocol):
 
     async def backup(self, directory: Path) -> str:
         """Returns: what the copy does not hold and why; "" when it is complete."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,7 +40,6 @@ class Collections(Protocol):
 
     async def embeddings(self) -> Mapping[str, str]:
         """Name -> fingerprint of the embedding."""
-        ...
 
     async def count(self, name: str) -> int: ...
 

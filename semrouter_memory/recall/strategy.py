@@ -70,16 +70,13 @@ class Strategy(Protocol):
     @property
     def any_message(self) -> bool:
         """Whether it also searches for a greeting and for an empty message."""
-        ...
 
     @property
     def limit(self) -> int | None:
         """How many memories are injected at most; None: as many as the request says."""
-        ...
 
     async def prepare(self) -> None:
         """Do what can be done before the first request. Raises `UnavailableError`."""
-        ...
 
     async def search(self, query: Query, request: RecallRequest, deadline: Deadline, timer: StepTimer) -> SearchResult:
         """Search.
@@ -88,7 +85,6 @@ class Strategy(Protocol):
             UnavailableError: the model does not answer.
             StoreUnavailableError: the owner has no index, and the store is unavailable.
         """
-        ...
 
 
 def best_first(hits: Iterable[Hit]) -> list[Hit]:

@@ -108,19 +108,15 @@ class Scrubber(Protocol):
 
     def text(self, text: str) -> str:
         """Of running text."""
-        ...
 
     def value(self, value: Value) -> str | None:
         """Of a JSON value; None: it stays."""
-        ...
 
     def inner(self, value: Value) -> str | None:
         """Of a value of JSON that is a text itself, as tools' arguments are; None: it stays."""
-        ...
 
     def binary(self, data: bytes) -> bytes:
         """Of what is no text."""
-        ...
 
 
 def scrubbed_chunks(chunks: Sequence[bytes], content_encoding: str, scrubber: Scrubber) -> list[bytes]:

@@ -80,11 +80,9 @@ class RecordingSink(Protocol):
 
     def take(self, exchange: RawExchange, release: Callable[[], None]) -> None:
         """Queue it to be written and then released. Quick."""
-        ...
 
     def left_out(self) -> None:
         """An exchange of the sample is not recorded."""
-        ...
 
 
 @dataclass(slots=True)

@@ -42,7 +42,6 @@ class SessionStateBuilder(Protocol):
 
     async def turns_read(self, claim: Claim, turns: Sequence[LoggedTurn], candidates: Sequence[Candidate]) -> None:
         """Turns of a claim were read by an extractor, and this was found in them; the claim is still held."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -109,12 +109,10 @@ class RecordReader(Protocol):
     @property
     def available(self) -> bool:
         """Whether the store can be asked; False while it is known to be unavailable."""
-        ...
 
     @property
     def is_quick(self) -> bool:
         """Whether it answers within milliseconds: a Milvus server does not, since it waits for a time tick."""
-        ...
 
     async def load_records(self, scope: Scope, *, limit: int, now: datetime) -> Sequence[str | EmbeddedMemory] | None:
         """The records (`index_record`) of all of the owner's active memories, of every project, in no order; reads fresh.
@@ -125,7 +123,6 @@ class RecordReader(Protocol):
         Returns:
             None: there are more than `limit`.
         """
-        ...
 
 
 class IndexLoader:

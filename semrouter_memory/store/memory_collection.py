@@ -64,31 +64,25 @@ class Rows(Protocol):
 
     async def nearest(self, query: SearchQuery, vector: Vector) -> list[tuple[Row, float]]:
         """Rows and their cosine, in no order: the nearest and the pinned ones; one may come twice."""
-        ...
 
     async def by_words(self, query: SearchQuery) -> list[Row]:
         """The best rows by words."""
-        ...
 
     async def count(self, selection: Selection | None) -> int:
         """How many rows; None: of every owner. Sees every write that was acknowledged before."""
-        ...
 
     async def select(
         self, selection: Selection | None, columns: Sequence[str], *, after_key: str = "", limit: int = WINDOW
     ) -> list[Row]:
         """The first rows in the order of their keys, from behind that key on; otherwise as `count`."""
-        ...
 
     async def upsert(self, rows: Sequence[Row]) -> None:
         """Write rows, replacing those with the same key."""
-        ...
 
     async def delete(self, keys: Sequence[str]) -> None: ...
 
     async def compact(self) -> None:
         """Take what was deleted out of the files, as far as they can be told to."""
-        ...
 
 
 ResultT = TypeVar("ResultT")

@@ -29,7 +29,6 @@ class OwnerVersions(Protocol):
         Returns:
             The previous version (None if there was none) and the new one.
         """
-        ...
 
 
 class WriteAnnouncer:

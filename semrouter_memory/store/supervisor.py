@@ -28,7 +28,6 @@ class Closeable(Protocol):
 
     async def probe(self) -> None:
         """Ask something that works only if recall would; raises `StoreUnavailableError`."""
-        ...
 
     async def close(self) -> None: ...
 

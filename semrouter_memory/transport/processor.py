@@ -27,13 +27,11 @@ _ASIDE_SECONDS = 0.01
 class RecallPhase(Protocol):
     async def recall(self, request: RecallRequest) -> RecallResult:
         """Never raises."""
-        ...
 
 
 class TurnSink(Protocol):
     def accept(self, turn: Turn) -> Appended | None:
         """Commit the turn; quick, never raises."""
-        ...
 
 
 class StreamSpans(Protocol):
@@ -41,15 +39,12 @@ class StreamSpans(Protocol):
 
     def headers(self, header: Callable[[str], str]) -> None:
         """The request's headers, by name: they may carry a trace where the proxy itself takes part in none."""
-        ...
 
     def recall(self, request: RecallRequest) -> AbstractContextManager[Callable[[RecallResult], object]]:
         """Spans the recall done inside; call what it gives with the result."""
-        ...
 
     def retain(self, turn: Turn) -> AbstractContextManager[Callable[[Appended | None], object]]:
         """Spans the acceptance done inside; call what it gives with what became of the turn."""
-        ...
 
     def bypassed(self, reason: Reason) -> None: ...
 
@@ -59,7 +54,6 @@ class Tracing(Protocol):
 
     def stream(self, metadata: Mapping[str, str]) -> StreamSpans:
         """A stream was opened, with this gRPC metadata: the proxy's own span is named in it."""
-        ...
 
 
 class RecordedStream(Protocol):
@@ -67,11 +61,9 @@ class RecordedStream(Protocol):
 
     def request(self, message: bytes) -> None:
         """Envoy sent this `ProcessingRequest`."""
-        ...
 
     def response(self, message: bytes) -> None:
         """This `ProcessingResponse` is sent."""
-        ...
 
     def ended(self, *, by_us: bool) -> None: ...
 
@@ -81,7 +73,6 @@ class Recorder(Protocol):
 
     def begin(self, metadata: Mapping[str, str]) -> RecordedStream | None:
         """A stream was opened; None: it is not recorded."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
