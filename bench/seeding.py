@@ -15,7 +15,7 @@ from typing import TypeVar
 import numpy as np
 
 from bench.workload import memory_of, statements
-from semrouter_memory.app.adapters import recorder
+from semrouter_memory.app.adapters import record_format
 from semrouter_memory.model import EmbeddedMemory, Scope, Vector
 from semrouter_memory.ports import Embedder
 from semrouter_memory.store import schema
@@ -60,7 +60,7 @@ class Seeder:
             memory = memory_of(scope, number, statement, now=now)
             embedded = EmbeddedMemory(memory, vectors[number])
             row = schema.row_from(scope, embedded, dimension=self._embedder.dimension)
-            yield row | {schema.RECORD.name: recorder().stored(embedded)}
+            yield row | {schema.RECORD.name: record_format().stored(embedded)}
 
     def _vectors(self, count: int, seed: int) -> Sequence[Vector]:
         draw = np.random.default_rng(seed)

@@ -10,7 +10,7 @@ from typing import Any
 from semrouter_memory.errors import Service, StoreUnavailableError, UnavailableError
 from semrouter_memory.model import EmbeddedMemory, Reach, Scope
 from semrouter_memory.store.in_memory import InMemoryStore
-from semrouter_memory.store.index_record import Recorder
+from semrouter_memory.store.index_record import RecordFormat
 from tests.memories import DIMENSION
 
 
@@ -33,8 +33,8 @@ class GatedStore(InMemoryStore):
         quick: it answers within milliseconds.
     """
 
-    def __init__(self, recorder: Recorder | None = None) -> None:
-        super().__init__(dimension=DIMENSION, recorder=recorder)
+    def __init__(self, record_format: RecordFormat | None = None) -> None:
+        super().__init__(dimension=DIMENSION, record_format=record_format)
         self.gated = False
         self.refuses = False
         self.loads = 0

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 import orjson
 from fastapi import FastAPI
 
-from semrouter_memory.app.adapters import recorder
+from semrouter_memory.app.adapters import record_format
 from semrouter_memory.config import KnowledgeConfig, ManagementConfig
 from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.maintenance.recall_journal import add_receipts
@@ -134,7 +134,7 @@ def open_ports(directory: Path, model: ChatModel | None = None) -> Iterator[Port
         clock, embedder = SystemClock(), HashedEmbedder()
         log = SqliteTurnLog(directory / "turns.db", clock=clock)
         state = SqliteStateStore(directory / "state.db", clock=clock)
-        store = InMemoryStore(dimension=embedder.dimension, recorder=recorder())
+        store = InMemoryStore(dimension=embedder.dimension, record_format=record_format())
         backends = backends_of(store=store, embedder=embedder, turn_log=log, state=state, clock=clock)
         deletion = DeletionService(backends)
         service = memory_service(backends, deletion=deletion, redact=redact, config=_CONFIG)

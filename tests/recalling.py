@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from itertools import count
 from typing import Any, cast
 
-from semrouter_memory.app.adapters import Adapters, ExternalModels, Store, recorder
+from semrouter_memory.app.adapters import Adapters, ExternalModels, Store, record_format
 from semrouter_memory.app.management import new_memory_id
 from semrouter_memory.app.pipelines import Pipelines
 from semrouter_memory.config import Config, MemoryConfig, OwnerIndexConfig
@@ -171,7 +171,7 @@ async def recalling(
     # The limit of time is another test's; a busy machine must not decide this one.
     settings = Config().memory.recall.model_copy(update={"deadline_ms": 10_000, **recall})
     config = Config().memory.model_copy(update={"recall": settings, "owner_index": OwnerIndexConfig(enabled=at_hand)})
-    store = store or InMemoryStore(dimension=embedder.dimension, recorder=recorder())
+    store = store or InMemoryStore(dimension=embedder.dimension, record_format=record_format())
     async with models_of(Config()) as models, played_adapters(embedder, config, store=store) as adapters:
         yield Recalling(adapters, config, models)
     assert not cast("FailureRecorder", adapters.observer).failures

@@ -45,7 +45,7 @@ from semrouter_memory.retain.passages import SplittingWriter
 from semrouter_memory.state.local import InProcessOwnerLocks, InProcessOwnerVersions, SqliteStateStore
 from semrouter_memory.store.index_cache import AnnouncingWriter, IndexCache
 from semrouter_memory.store.index_loader import RecordReader
-from semrouter_memory.store.index_record import Recorder
+from semrouter_memory.store.index_record import RecordFormat
 from semrouter_memory.store.milvus import CollectionAdmin, MilvusStore, SecondaryCollection
 from semrouter_memory.store.owner_versions import OwnerVersions
 from semrouter_memory.turn_log.sqlite_log import SqliteTurnLog
@@ -151,7 +151,7 @@ async def _store(
         fingerprint=embedder.fingerprint,
         observer=observer,
         tombstones=sessions.turn_log.tombstones,
-        recorder=recorder(),
+        record_format=record_format(),
     )
     await store.start()
     on_exit.push_async_callback(store.close)
@@ -224,7 +224,7 @@ async def _in_redis(
 
 
 @cache
-def recorder() -> Recorder:
+def record_format() -> RecordFormat:
     """What makes the stored part of the owners' indexes. Its version changes with any of the code that takes part."""
     package = Path(semrouter_memory.__file__).parent
     sources = [package / "store/index_record.py", *(package / "recall").glob("categor*.py")]
@@ -233,7 +233,7 @@ def recorder() -> Recorder:
     digest = blake2b(f"{Stemmer.version()} {unicodedata.unidata_version}".encode(), digest_size=_VERSION_BYTES)
     for source in sorted(sources):
         digest.update(source.read_bytes())
-    return Recorder(categories_of, digest.hexdigest())
+    return RecordFormat(categories_of, digest.hexdigest())
 
 
 def owner_indexes_of(

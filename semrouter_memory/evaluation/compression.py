@@ -15,7 +15,7 @@ import orjson
 from rich.console import Console
 from rich.table import Table
 
-from semrouter_memory.app.adapters import Adapters, ExternalModels, recorder
+from semrouter_memory.app.adapters import Adapters, ExternalModels, record_format
 from semrouter_memory.app.pipelines import Pipelines
 from semrouter_memory.codec.chat import ChatCodec
 from semrouter_memory.config import MemoryConfig
@@ -219,7 +219,10 @@ async def evaluate(options: EvalOptions, turns: Sequence[int]) -> None:
     """
 
     async def play(name: str, talks: Sequence[Talk], embedder: Embedder, models: ExternalModels) -> list[Measured]:
-        memory, store = options.config.memory, InMemoryStore(dimension=embedder.dimension, recorder=recorder())
+        memory, store = (
+            options.config.memory,
+            InMemoryStore(dimension=embedder.dimension, record_format=record_format()),
+        )
         async with played_adapters(embedder, memory, store=store) as adapters:
             run = CompressionRun(adapters, memory, models)
             return [await run.play(talk) for talk in tracked(talks, name, total=len(talks))]

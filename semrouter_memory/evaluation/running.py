@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from semrouter_memory.app.adapters import Adapters, ExternalModels, Store, connect, recorder
+from semrouter_memory.app.adapters import Adapters, ExternalModels, Store, connect, record_format
 from semrouter_memory.app.pipelines import Pipelines
 from semrouter_memory.config import Config, MemoryConfig, RedisConfig
 from semrouter_memory.embedding import build
@@ -86,7 +86,7 @@ async def played_adapters(
         directory = Path(exits.enter_context(TemporaryDirectory(prefix="semrouter-memory-")))
         here = {"data_dir": directory, "redis": RedisConfig(), "milvus": config.milvus.model_copy(update=_NOWHERE)}
         if store is None and not has_lite():
-            store = InMemoryStore(dimension=embedder.dimension, recorder=recorder())
+            store = InMemoryStore(dimension=embedder.dimension, record_format=record_format())
         yield await connect(
             config.model_copy(update=here),
             observer=FailureRecorder(),
@@ -212,10 +212,10 @@ def one_by_one(
 
     async def play(name: str, cases: Sequence[CaseT], embedder: Embedder, models: ExternalModels) -> list[OutcomeT]:
         outcomes = []
-        store = InMemoryStore(dimension=embedder.dimension, recorder=recorder())
+        store = InMemoryStore(dimension=embedder.dimension, record_format=record_format())
         async with played_adapters(embedder, options.config.memory, store=store) as adapters:
             for number, case in enumerate(tracked(cases, name, total=len(cases)), start=1):
-                store = InMemoryStore(dimension=embedder.dimension, recorder=recorder())
+                store = InMemoryStore(dimension=embedder.dimension, record_format=record_format())
                 own = replace(adapters, store=store, writer=store, owner_indexes=None, observer=FailureRecorder())
                 scope = Scope(f"user-{number}")
                 outcomes.append(await play_case(case, scope, own, options.config.memory, models))

@@ -10,7 +10,7 @@ from semrouter_memory.language import bm25
 from semrouter_memory.model import PINNED, Criteria, Vector
 from semrouter_memory.ports import MAX_PINNED
 from semrouter_memory.store import schema
-from semrouter_memory.store.index_record import Recorder
+from semrouter_memory.store.index_record import RecordFormat
 from semrouter_memory.store.memory_collection import WINDOW, MemoryCollection, ResultT, Rows, SearchQuery
 from semrouter_memory.store.rw_lock import RWLock
 from semrouter_memory.store.schema import Row, Selection
@@ -117,8 +117,8 @@ def _condition(selection: Selection) -> Callable[[Row], bool]:
 class InMemoryStore(MemoryCollection):
     """Implements `MemoryReader` and `MemoryWriter` over rows in memory."""
 
-    def __init__(self, *, dimension: int, recorder: Recorder | None = None) -> None:
-        super().__init__("memories", dimension=dimension, is_lite=True, writes=RWLock(), recorder=recorder)
+    def __init__(self, *, dimension: int, record_format: RecordFormat | None = None) -> None:
+        super().__init__("memories", dimension=dimension, is_lite=True, writes=RWLock(), record_format=record_format)
         self._rows = InMemoryRows()
 
     @property

@@ -52,7 +52,7 @@ _TINY = 1e-30
 
 
 @dataclass(frozen=True, slots=True)
-class Recorder:
+class RecordFormat:
     """Makes the records that are stored, and recognises them.
 
     Attributes:

@@ -24,7 +24,7 @@ from semrouter_memory.model import (
     Vector,
 )
 from semrouter_memory.store import schema
-from semrouter_memory.store.index_record import Label, Recorder
+from semrouter_memory.store.index_record import Label, RecordFormat
 from semrouter_memory.store.listing import ListingPosition, decode_cursor, listed, position_of
 from semrouter_memory.store.owner_index import OwnerIndex, build_index, unlabelled
 from semrouter_memory.store.rw_lock import RWLock
@@ -161,17 +161,17 @@ class MemoryCollection(ABC):
     Args:
         is_lite: the place is Milvus Lite, which needs smaller answers.
         writes: held shared by every write, and exclusively while Milvus Lite's file is compacted or copied.
-        recorder: makes what is stored for the owners' indexes; None: nothing is.
+        record_format: makes what is stored for the owners' indexes; None: nothing is.
     """
 
     def __init__(
-        self, name: str, *, dimension: int, is_lite: bool, writes: RWLock, recorder: Recorder | None = None
+        self, name: str, *, dimension: int, is_lite: bool, writes: RWLock, record_format: RecordFormat | None = None
     ) -> None:
         self._name = name
         self.dimension = dimension
         self.is_lite = is_lite
         self.writes = writes
-        self._recorder = recorder
+        self._record_format = record_format
 
     @property
     def is_quick(self) -> bool:
@@ -215,12 +215,14 @@ class MemoryCollection(ABC):
         """Same as the port's. Rows are read whole, with one more search, where one of them has no current record."""
         query = _search_query(criteria, text, limit=limit, fresh=fresh, pinned=pinned)
         label: Label = unlabelled
-        if self._recorder is not None:
-            label = self._recorder.label
+        if self._record_format is not None:
+            label = self._record_format.label
             found = await self._rows_found(replace(query, columns=schema.RECORD_COLUMNS), vector)
             stored = [row.get(schema.RECORD.name, "") for row in found]
-            if all(map(self._recorder.is_current, stored)):
-                return build_index(criteria.scope.owner, filter(None, map(self._recorder.record, stored)), label=label)
+            if all(map(self._record_format.is_current, stored)):
+                return build_index(
+                    criteria.scope.owner, filter(None, map(self._record_format.record, stored)), label=label
+                )
         found = await self._rows_found(replace(query, columns=schema.EMBEDDED_COLUMNS), vector)
         rows = (schema.embedded_from(criteria.scope, row) for row in found)
         return build_index(criteria.scope.owner, (row for row in rows if is_searched(row.memory)), label=label)
@@ -311,7 +313,7 @@ class MemoryCollection(ABC):
 
         From the first row without a current record on, rows are read whole.
         """
-        if self._recorder is None:
+        if self._record_format is None:
             return await self.load_owner(scope, limit=limit, now=now)
         selection = Selection(Criteria(scope, active_at=now), passages=True)
         if self.is_lite and await self._count(selection) > limit:
@@ -326,10 +328,10 @@ class MemoryCollection(ABC):
                 return None
             for row in sorted(rows, key=itemgetter("id")):
                 stored = row.get(schema.RECORD.name, "")
-                if not self._recorder.is_current(stored):
+                if not self._record_format.is_current(stored):
                     rest = await self._whole(selection, limit=limit - seen, after_key=last_key)
                     return None if rest is None else [*found, *rest]
-                found += filter(None, (self._recorder.record(stored),))
+                found += filter(None, (self._record_format.record(stored),))
                 seen, last_key = seen + 1, row["id"]
         return found
 
@@ -357,7 +359,11 @@ class MemoryCollection(ABC):
 
     def _row(self, scope: Scope, row: EmbeddedMemory) -> Row:
         encoded = schema.row_from(scope, row, dimension=self.dimension)
-        return encoded | {schema.RECORD.name: self._recorder.stored(row)} if self._recorder is not None else encoded
+        return (
+            encoded | {schema.RECORD.name: self._record_format.stored(row)}
+            if self._record_format is not None
+            else encoded
+        )
 
     async def delete(self, scope: Scope, memory_ids: Sequence[str]) -> int:
         deleted = 0

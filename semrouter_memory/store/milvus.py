@@ -23,7 +23,7 @@ from semrouter_memory.resilience import Backoff
 from semrouter_memory.store import schema
 from semrouter_memory.store.connection import PREPARE_SECONDS, MilvusConnection, StoreTarget, connect
 from semrouter_memory.store.in_memory import InMemoryRows
-from semrouter_memory.store.index_record import Recorder
+from semrouter_memory.store.index_record import RecordFormat
 from semrouter_memory.store.lite import LiteServer
 from semrouter_memory.store.lite_file import ensure_free
 from semrouter_memory.store.location import LiteFile, locate
@@ -89,7 +89,7 @@ class MilvusStore(MemoryCollection):
         fingerprint: of the embedder whose vectors are stored.
         tombstones: tell what was deleted, so that no repeated write brings it back; None: all that deletes does so
             through this store.
-        recorder: makes what is stored for the owners' indexes; None: nothing is, and reading an owner in takes longer.
+        record_format: makes what is stored for the owners' indexes; None: nothing is, and reading an owner in takes longer.
 
     Raises:
         ConfigurationError: the configured place or token cannot be one.
@@ -103,7 +103,7 @@ class MilvusStore(MemoryCollection):
         fingerprint: str,
         observer: Observer,
         tombstones: TombstonesOf | None = None,
-        recorder: Recorder | None = None,
+        record_format: RecordFormat | None = None,
     ) -> None:
         self._observer = observer
         self._timeout_seconds = config.timeout_ms / 1000
@@ -121,7 +121,7 @@ class MilvusStore(MemoryCollection):
             dimension=config.dimension,
             is_lite=self._lite is not None,
             writes=RWLock(),
-            recorder=recorder,
+            record_format=record_format,
         )
         self._secondaries: list[SecondaryCollection] = []
         self._ahead = WriteAhead(

@@ -11,7 +11,7 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
-from semrouter_memory.app.adapters import recorder
+from semrouter_memory.app.adapters import record_format
 from semrouter_memory.backends import Backends
 from semrouter_memory.cli.eval import eval_app
 from semrouter_memory.compress.builder import StateBuilder
@@ -77,7 +77,7 @@ def embedder(model_directory: Path) -> OnnxEmbedder:
 @pytest.fixture
 async def run(embedder: OnnxEmbedder) -> AsyncIterator[CompressionRun]:
     config = Config()
-    store = InMemoryStore(dimension=embedder.dimension, recorder=recorder())
+    store = InMemoryStore(dimension=embedder.dimension, record_format=record_format())
     async with models_of(config) as models, played_adapters(embedder, config.memory, store=store) as adapters:
         yield CompressionRun(adapters, config.memory, models)
 
@@ -149,7 +149,9 @@ class Client:
         backends = cast("Backends", parts)
         self._builder = StateBuilder(backends, chat_model=None, config=CONFIG.compression, redact=without_secrets)
         source = MemorySource(
-            reader=InMemoryStore(dimension=embedder.dimension, recorder=recorder()), indexes=None, clock=self.clock
+            reader=InMemoryStore(dimension=embedder.dimension, record_format=record_format()),
+            indexes=None,
+            clock=self.clock,
         )
         recaller = Recaller(
             strategy=HybridSearch(source=source, embedder=embedder, config=CONFIG.recall),

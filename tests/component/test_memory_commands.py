@@ -10,7 +10,7 @@ import orjson
 import pytest
 from typer.testing import CliRunner, Result
 
-from semrouter_memory.app.adapters import recorder
+from semrouter_memory.app.adapters import record_format
 from semrouter_memory.cli.memory import memory_app
 from semrouter_memory.config import ManagementConfig
 from semrouter_memory.errors import InvalidRequestError, MemoryServiceError, NotFoundError, UnavailableError
@@ -38,7 +38,7 @@ class SystemClock:
 async def sidecar(tmp_path: Path) -> AsyncIterator[Path]:
     """Both ports, on Unix sockets in a directory that also holds the operator's token."""
     embedder, log = HashedEmbedder(), SqliteTurnLog(tmp_path / "turns.db", clock=SystemClock())
-    store = InMemoryStore(dimension=embedder.dimension, recorder=recorder())
+    store = InMemoryStore(dimension=embedder.dimension, record_format=record_format())
     config = ManagementConfig()
     state = SqliteStateStore(tmp_path / "state.db", clock=SystemClock())
     backends = backends_of(store=store, embedder=embedder, turn_log=log, state=state, clock=SystemClock())

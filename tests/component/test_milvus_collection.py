@@ -17,7 +17,7 @@ from pymilvus import AsyncMilvusClient, DataType, MilvusClient
 from semrouter_memory.config import MilvusConfig
 from semrouter_memory.errors import ConfigurationError, StoreUnavailableError
 from semrouter_memory.model import EmbeddedMemory, Memory, Reach, Scope
-from semrouter_memory.store.index_record import Recorder
+from semrouter_memory.store.index_record import RecordFormat
 from semrouter_memory.store.lite import LiteServer
 from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.store.owner_index import build_index, unlabelled
@@ -36,11 +36,11 @@ async def opened(
     uri: str | None = None,
     fingerprint: str = "mini",
     dimension: int = DIMENSION,
-    recorder: Recorder | None = None,
+    record_format: RecordFormat | None = None,
 ) -> AsyncIterator[MilvusStore]:
     config = MilvusConfig(uri=uri, collection="collection", dimension=dimension, timeout_ms=30_000)
     store = MilvusStore(
-        config, data_dir=directory, fingerprint=fingerprint, observer=StoreObserver(), recorder=recorder
+        config, data_dir=directory, fingerprint=fingerprint, observer=StoreObserver(), record_format=record_format
     )
     await store.start()
     try:
@@ -164,7 +164,7 @@ async def test_a_collection_without_words_keeps_working_without_them(tmp_path: P
     file = tmp_path / "milvus.db"
     await asyncio.to_thread(_make_without_words, file, memory(ALICE))
     for n in range(1, 3):
-        async with opened(tmp_path, recorder=Recorder(unlabelled, "1")) as store:
+        async with opened(tmp_path, record_format=RecordFormat(unlabelled, "1")) as store:
             await store.upsert(ALICE, [embedded(memory(ALICE, f"mem_new_{n}", content="User met a walrus"), n)])
             hits = await store.search(recallable(ALICE), vector(0), limit=1, text="walrus")
             assert [hit.memory for hit in hits] == [memory(ALICE)]
@@ -186,12 +186,12 @@ async def test_a_collection_without_words_keeps_working_without_them(tmp_path: P
 async def test_rows_whose_record_is_missing_or_another_versions_are_read_whole(tmp_path: Path) -> None:
     """And what follows them; each row once."""
     wanted: dict[str, type] = {}
-    for n, recorder in enumerate([None, Recorder(unlabelled, "1"), Recorder(unlabelled, "2")]):
-        async with opened(tmp_path, recorder=recorder) as store:
+    for n, record_format in enumerate([None, RecordFormat(unlabelled, "1"), RecordFormat(unlabelled, "2")]):
+        async with opened(tmp_path, record_format=record_format) as store:
             ids = [f"mem_{at}" for at in range(600) if (at // 10 + 2) % 3 == n]
             await store.upsert(ALICE, [embedded(memory(ALICE, each, content=each)) for each in ids])
             wanted |= dict.fromkeys(ids, str if n == 2 else EmbeddedMemory)
-            if recorder is not None and n == 2:
+            if record_format is not None and n == 2:
                 found = await store.load_records(ALICE, limit=600, now=NOW)
                 assert found is not None
                 assert {str, EmbeddedMemory} == set(map(type, found))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from semrouter_memory.app.adapters import recorder
+from semrouter_memory.app.adapters import record_format
 from semrouter_memory.app.pipelines import knowledge_service
 from semrouter_memory.config import EmbeddingConfig, KnowledgeConfig, MilvusConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
@@ -90,7 +90,7 @@ async def store(embedder: Embedder, tmp_path: Path) -> AsyncIterator[MilvusStore
         data_dir=tmp_path,
         fingerprint=embedder.fingerprint,
         observer=StoreObserver(),
-        recorder=recorder(),
+        record_format=record_format(),
     )
     await store.start()
     yield store

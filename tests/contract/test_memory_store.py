@@ -30,7 +30,7 @@ from semrouter_memory.model import (
 from semrouter_memory.ports import MemoryIndex
 from semrouter_memory.store import memory_collection
 from semrouter_memory.store.in_memory import InMemoryStore
-from semrouter_memory.store.index_record import Recorder
+from semrouter_memory.store.index_record import RecordFormat
 from semrouter_memory.store.memory_collection import OWNER_BATCH, RECORD_BATCH, SCAN_BATCH
 from semrouter_memory.store.memory_collection import MemoryCollection as Store
 from semrouter_memory.store.milvus import MilvusStore
@@ -44,7 +44,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 _USERS = itertools.count()
-_RECORDER = Recorder(unlabelled, "test")
+_RECORD_FORMAT = RecordFormat(unlabelled, "test")
 
 HOSTILE = (
     "",
@@ -90,7 +90,9 @@ HOSTILE = (
 
 @contextlib.asynccontextmanager
 async def _milvus(config: MilvusConfig, directory: Path) -> AsyncIterator[Store]:
-    store = MilvusStore(config, data_dir=directory, fingerprint="test", observer=StoreObserver(), recorder=_RECORDER)
+    store = MilvusStore(
+        config, data_dir=directory, fingerprint="test", observer=StoreObserver(), record_format=_RECORD_FORMAT
+    )
     await store.start()
     yield store
     await store.close()
@@ -99,7 +101,7 @@ async def _milvus(config: MilvusConfig, directory: Path) -> AsyncIterator[Store]
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=["in_memory", "lite", "server"])
 async def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Store]:
     if request.param == "in_memory":
-        yield InMemoryStore(dimension=DIMENSION, recorder=_RECORDER)
+        yield InMemoryStore(dimension=DIMENSION, record_format=_RECORD_FORMAT)
         return
     uri = None
     if request.param == "server":

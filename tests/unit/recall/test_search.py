@@ -30,7 +30,7 @@ from semrouter_memory.recall.strategy import MemorySource, SearchResult, Strateg
 from semrouter_memory.recall.vector_search import HybridSearch, SemanticSearch
 from semrouter_memory.store import index_cache
 from semrouter_memory.store.in_memory import InMemoryRows
-from semrouter_memory.store.index_record import Recorder
+from semrouter_memory.store.index_record import RecordFormat
 from semrouter_memory.store.memory_collection import SearchQuery
 from semrouter_memory.store.owner_index import OwnerIndex
 from semrouter_memory.store.schema import Row
@@ -56,7 +56,7 @@ class OutwardStore(GatedStore):
     """A store that may be away, and counts its searches."""
 
     def __init__(self) -> None:
-        super().__init__(Recorder(categories_of, "1"))
+        super().__init__(RecordFormat(categories_of, "1"))
         self.away = False
         self.searches = 0
 

@@ -8,12 +8,12 @@ import pytest
 from semrouter_memory.model import Memory, MemoryType, Scope
 from semrouter_memory.store import index_record, memory_collection, schema
 from semrouter_memory.store.in_memory import InMemoryStore
-from semrouter_memory.store.index_record import Recorder
+from semrouter_memory.store.index_record import RecordFormat
 from semrouter_memory.store.owner_index import build_index
 from tests.memories import DIMENSION, NOW, embedded, memory
 
 ALICE = Scope("alice")
-RECORDER = Recorder(lambda one: len(one.content), "v1")
+RECORD_FORMAT = RecordFormat(lambda one: len(one.content), "v1")
 
 MEMORIES = (
     memory(ALICE, "plain"),
@@ -27,8 +27,8 @@ MEMORIES = (
 
 def test_an_index_is_the_same_of_stored_records_and_of_the_rows_themselves() -> None:
     rows = [embedded(one, seed) for seed, one in enumerate(MEMORIES)]
-    records = [RECORDER.record(RECORDER.stored(row)) for row in reversed(rows)]
-    stored, built = build_index("user:alice", records), build_index("user:alice", rows, label=RECORDER.label)
+    records = [RECORD_FORMAT.record(RECORD_FORMAT.stored(row)) for row in reversed(rows)]
+    stored, built = build_index("user:alice", records), build_index("user:alice", rows, label=RECORD_FORMAT.label)
     assert [stored.memory(at) for at in range(len(rows))] == [built.memory(at) for at in range(len(rows))]
     assert {stored.memory(at).id for at in range(len(rows))} == {one.id for one in MEMORIES}
     for name in ("keys", "created_at", "expires_at", "kinds", "labels", "importances", "factors", "vectors"):
@@ -40,29 +40,31 @@ def test_an_index_is_the_same_of_stored_records_and_of_the_rows_themselves() -> 
 
 def test_records_and_rows_make_one_index() -> None:
     first, second = embedded(memory(ALICE, "a"), 1), embedded(memory(ALICE, "b"), 2)
-    index = build_index("user:alice", [second, RECORDER.record(RECORDER.stored(first))], label=RECORDER.label)
+    index = build_index(
+        "user:alice", [second, RECORD_FORMAT.record(RECORD_FORMAT.stored(first))], label=RECORD_FORMAT.label
+    )
     assert [index.memory(at).id for at in range(2)] == ["a", "b"]
 
 
 @pytest.mark.parametrize("one", [memory(ALICE, superseded_at=NOW), memory(ALICE, metadata={"passage_count": 2})])
 def test_what_no_index_holds_has_an_empty_record(one: Memory) -> None:
-    stored = RECORDER.stored(embedded(one))
-    assert RECORDER.is_current(stored)
-    assert RECORDER.record(stored) == ""
+    stored = RECORD_FORMAT.stored(embedded(one))
+    assert RECORD_FORMAT.is_current(stored)
+    assert RECORD_FORMAT.record(stored) == ""
 
 
 def test_another_versions_records_and_missing_ones_are_not_read() -> None:
-    stored = replace(RECORDER, version="v2").stored(embedded(memory(ALICE)))
-    assert not RECORDER.is_current(stored)
-    assert not RECORDER.is_current("")
+    stored = replace(RECORD_FORMAT, version="v2").stored(embedded(memory(ALICE)))
+    assert not RECORD_FORMAT.is_current(stored)
+    assert not RECORD_FORMAT.is_current("")
 
 
 def test_a_record_that_is_too_long_for_the_store_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     row = embedded(memory(ALICE))
-    size = len(RECORDER.stored(row).encode())
+    size = len(RECORD_FORMAT.stored(row).encode())
     for most, is_there in ((size, True), (size - 1, False)):
         monkeypatch.setattr(index_record, "MAX_VARCHAR_BYTES", most)
-        assert bool(RECORDER.stored(row)) is is_there
+        assert bool(RECORD_FORMAT.stored(row)) is is_there
 
 
 @pytest.mark.parametrize("stale", [{0}, {7}, {19}, set(range(20)), set()])
@@ -71,7 +73,7 @@ async def test_from_the_first_row_without_a_current_record_on_rows_are_read_whol
 ) -> None:
     for name in ("RECORD_BATCH", "OWNER_BATCH"):
         monkeypatch.setattr(memory_collection, name, 5)
-    store = InMemoryStore(dimension=DIMENSION, recorder=RECORDER)
+    store = InMemoryStore(dimension=DIMENSION, record_format=RECORD_FORMAT)
     rows = [embedded(memory(ALICE, f"mem_{at:02}"), at) for at in range(20)]
     await store.upsert(ALICE, rows)
     for at in stale:
@@ -82,8 +84,8 @@ async def test_from_the_first_row_without_a_current_record_on_rows_are_read_whol
         assert (found is None) is (limit < len(rows))
     assert found is not None
     assert [isinstance(each, str) for each in found] == [at < min(stale, default=20) for at in range(20)]
-    index = build_index(ALICE.owner, found, label=RECORDER.label)
-    built = build_index(ALICE.owner, rows, label=RECORDER.label)
+    index = build_index(ALICE.owner, found, label=RECORD_FORMAT.label)
+    built = build_index(ALICE.owner, rows, label=RECORD_FORMAT.label)
     assert (index.rows, index.vectors.tolist()) == (built.rows, built.vectors.tolist())
 
 
@@ -93,7 +95,7 @@ async def test_of_an_owner_with_too_many_memories_no_more_is_read_than_shows_it(
 ) -> None:
     """Milvus Lite is asked for the number first; a server, which takes as long for that as for a page, after one."""
     monkeypatch.setattr(memory_collection, "RECORD_BATCH", 5)
-    store = InMemoryStore(dimension=DIMENSION, recorder=RECORDER)
+    store = InMemoryStore(dimension=DIMENSION, record_format=RECORD_FORMAT)
     store.is_lite = is_lite
     await store.upsert(ALICE, [embedded(memory(ALICE, f"mem_{at:02}"), at) for at in range(20)])
     read: list[int] = []
