@@ -20,7 +20,6 @@ from pymilvus.client.utils import SciPyHelper
 
 from semrouter_memory.errors import StoreUnavailableError
 from semrouter_memory.model import Criteria, Scope, Vector
-from semrouter_memory.ports import MAX_PINNED
 from semrouter_memory.store import collection, schema
 from semrouter_memory.store.lite import LiteClock, LiteServer
 from semrouter_memory.store.location import LiteFile, Server
@@ -120,19 +119,6 @@ class MilvusConnection:
         self._clock = LiteClock()
 
     async def nearest(self, query: SearchQuery, vector: Vector) -> list[tuple[Row, float]]:
-        """Same as the protocol's; the pinned ones are looked for at the same time."""
-        pinned = replace(query, selection=replace(query.selection, pinned=True), limit=MAX_PINNED)
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                searches = [
-                    tasks.create_task(self._nearest(each, vector))
-                    for each in ([query, pinned] if query.pinned else [query])
-                ]
-        except* StoreUnavailableError as failures:
-            raise failures.exceptions[0] from None
-        return [found for search in searches for found in search.result()]
-
-    async def _nearest(self, query: SearchQuery, vector: Vector) -> list[tuple[Row, float]]:
         parameters = {"metric_type": "COSINE", "params": {"ef": max(_MIN_EF, query.limit)}}
         hits = await self._search(query, schema.EMBEDDING, vector, parameters, query.columns)
         return [(hit["entity"], hit["distance"]) for hit in hits]
@@ -249,7 +235,7 @@ class MilvusConnection:
         vector = np.zeros(self._target.dimension, dtype=np.float32)
         vector[0] = 1.0
         no_row = Selection(Criteria(Scope("")), passages=True)
-        await self._nearest(SearchQuery(terms="", selection=no_row, limit=1, fresh=False), vector)
+        await self.nearest(SearchQuery(terms="", selection=no_row, limit=1, fresh=False), vector)
 
     def for_collection(self, name: str) -> "MilvusConnection":
         """The same connection, for another collection of the same place; it is not to be closed."""

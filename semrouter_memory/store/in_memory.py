@@ -8,7 +8,6 @@ from pathlib import Path
 from semrouter_memory.databases import micros, moment
 from semrouter_memory.language import bm25
 from semrouter_memory.model import PINNED, Criteria, Vector
-from semrouter_memory.ports import MAX_PINNED
 from semrouter_memory.store import schema
 from semrouter_memory.store.index_record import RecordFormat
 from semrouter_memory.store.memory_collection import WINDOW, MemoryCollection, ResultT, Rows, SearchQuery
@@ -31,12 +30,8 @@ class InMemoryRows:
     async def nearest(self, query: SearchQuery, vector: Vector) -> list[tuple[Row, float]]:
         rows = list(self._selected(query.selection))
         cosines = {row["id"]: schema.cosine(vector, row[schema.EMBEDDING.name]) for row in rows}
-        marked = [row["id"] for row in rows if query.pinned and row["metadata"].get(PINNED) is True]
-        found = (
-            *heapq.nlargest(query.limit, cosines, key=cosines.__getitem__),
-            *heapq.nlargest(MAX_PINNED, marked, key=cosines.__getitem__),
-        )
-        return [(self.by_key[key], cosines[key]) for key in found]
+        best = heapq.nlargest(query.limit, cosines, key=cosines.__getitem__)
+        return [(self.by_key[key], cosines[key]) for key in best]
 
     async def by_words(self, query: SearchQuery) -> list[Row]:
         scores, selected = self._scores(query), {row["id"] for row in self._selected(query.selection)}

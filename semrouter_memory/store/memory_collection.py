@@ -23,6 +23,7 @@ from semrouter_memory.model import (
     Scope,
     Vector,
 )
+from semrouter_memory.ports import MAX_PINNED
 from semrouter_memory.store import schema
 from semrouter_memory.store.index_record import Label, RecordFormat
 from semrouter_memory.store.listing import ListingPosition, decode_cursor, listed, position_of
@@ -47,7 +48,6 @@ class SearchQuery:
         limit: of each of the two searches.
         fresh: wait for a server's next time tick (about 200 ms) and see what any process wrote; otherwise the answer may be some
             seconds old and comes at once.
-        pinned: also the pinned memories of the selection, however far they are.
         columns: what is read of each row; of those found by words the vector, too.
     """
 
@@ -55,7 +55,6 @@ class SearchQuery:
     selection: Selection
     limit: int
     fresh: bool
-    pinned: bool = False
     columns: Sequence[str] = schema.READ_COLUMNS
 
 
@@ -63,7 +62,7 @@ class Rows(Protocol):
     """The rows of one collection. Raises `StoreUnavailableError`."""
 
     async def nearest(self, query: SearchQuery, vector: Vector) -> list[tuple[Row, float]]:
-        """Rows and their cosine, in no order: the nearest and the pinned ones; one may come twice."""
+        """The nearest rows and their cosine."""
 
     async def by_words(self, query: SearchQuery) -> list[Row]:
         """The best rows by words."""
@@ -138,13 +137,12 @@ RECORD_BATCH = 1_024
 """Records in one answer: 64 MiB of the largest, which are fifty times as long as most."""
 
 
-def _search_query(criteria: Criteria, text: str, *, limit: int, fresh: bool, pinned: bool = False) -> SearchQuery:
+def _search_query(criteria: Criteria, text: str, *, limit: int, fresh: bool) -> SearchQuery:
     return SearchQuery(
         terms=schema.asked_terms(text),
         selection=Selection(criteria, passages=True),
         limit=limit,
         fresh=fresh,
-        pinned=pinned,
     )
 
 
@@ -213,44 +211,49 @@ class MemoryCollection(ABC):
         pinned: bool = False,
     ) -> OwnerIndex:
         """Same as the port's. Rows are read whole, with one more search, where one of them has no current record."""
-        query = _search_query(criteria, text, limit=limit, fresh=fresh, pinned=pinned)
+        query = _search_query(criteria, text, limit=limit, fresh=fresh)
         label: Label = unlabelled
         if self._record_format is not None:
             label = self._record_format.label
-            found = await self._rows_found(replace(query, columns=schema.RECORD_COLUMNS), vector)
+            found = await self._rows_found(replace(query, columns=schema.RECORD_COLUMNS), vector, pinned=pinned)
             stored = [row.get(schema.RECORD.name, "") for row in found]
             if all(map(self._record_format.is_current, stored)):
                 return build_index(
                     criteria.scope.owner, filter(None, map(self._record_format.record, stored)), label=label
                 )
-        found = await self._rows_found(replace(query, columns=schema.EMBEDDED_COLUMNS), vector)
+        found = await self._rows_found(replace(query, columns=schema.EMBEDDED_COLUMNS), vector, pinned=pinned)
         rows = (schema.embedded_from(criteria.scope, row) for row in found)
         return build_index(criteria.scope.owner, (row for row in rows if is_searched(row.memory)), label=label)
 
-    async def _rows_found(self, query: SearchQuery, vector: Callable[[], Awaitable[Vector]]) -> Collection[Row]:
+    async def _rows_found(
+        self, query: SearchQuery, vector: Callable[[], Awaitable[Vector]], *, pinned: bool
+    ) -> Collection[Row]:
         """Each row once."""
-        nearest, named = await self._found(query, vector)
+        nearest, named = await self._found(query, vector, pinned=pinned)
         return {row["id"]: row for row in (*named, *(row for row, _ in nearest))}.values()
 
     async def _found(
-        self, query: SearchQuery, vector: Callable[[], Awaitable[Vector]]
+        self, query: SearchQuery, vector: Callable[[], Awaitable[Vector]], *, pinned: bool = False
     ) -> tuple[list[tuple[Row, float]], list[Row]]:
         """What the vector finds, with the cosines, and what the words do, which are searched while the vector is waited for."""
         if query.limit < 1 or query.selection.criteria.types == frozenset():
             return [], []
-        if not query.terms:
-            return await self._nearest(query, vector), []
+        if not (query.terms or pinned):
+            return await self._nearest(query, await vector()), []
+        of_pins = replace(query, selection=replace(query.selection, pinned=True), limit=MAX_PINNED)
         try:
             async with asyncio.TaskGroup() as tasks:
                 named = tasks.create_task(self._named(query))
-                nearest = await self._nearest(query, vector)
+                known = await vector()
+                nearest = [
+                    tasks.create_task(self._nearest(each, known)) for each in ([query, of_pins] if pinned else [query])
+                ]
         except* UnavailableError as failures:
             raise failures.exceptions[0] from None
-        return nearest, named.result()
+        return [found for search in nearest for found in search.result()], named.result()
 
-    async def _nearest(self, query: SearchQuery, vector: Callable[[], Awaitable[Vector]]) -> list[tuple[Row, float]]:
-        wanted = await vector()
-        return await self._ask("search", lambda rows: rows.nearest(query, wanted))
+    async def _nearest(self, query: SearchQuery, vector: Vector) -> list[tuple[Row, float]]:
+        return await self._ask("search", lambda rows: rows.nearest(query, vector))
 
     async def _named(self, query: SearchQuery) -> list[Row]:
         """None while Milvus Lite's file is compacted or copied: searching words reads it, and it is locked then."""
@@ -359,11 +362,9 @@ class MemoryCollection(ABC):
 
     def _row(self, scope: Scope, row: EmbeddedMemory) -> Row:
         encoded = schema.row_from(scope, row, dimension=self.dimension)
-        return (
-            encoded | {schema.RECORD.name: self._record_format.stored(row)}
-            if self._record_format is not None
-            else encoded
-        )
+        if self._record_format is None:
+            return encoded
+        return encoded | {schema.RECORD.name: self._record_format.stored(row)}
 
     async def delete(self, scope: Scope, memory_ids: Sequence[str]) -> int:
         deleted = 0
