@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from .client import CHAT, RESPONSES, asking, behaving
-from .conftest import Installation, installed
+from .conftest import Installation, eventually, installed
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -184,4 +184,8 @@ async def test_old_tool_results_are_one_line_where_a_route_says_so(
     assert await sent("agents", 4) == ([0], "1")
     assert await sent("agents", 6) == ([0, 1, 2], "3")
     assert (await sent("none", 6))[0] == [], "off by default"
-    assert await on.metric("semrouter_memory_shortened_tool_results_total") == before + 4
+
+    async def counted() -> bool:
+        return await on.metric("semrouter_memory_shortened_tool_results_total") == before + 4
+
+    await eventually(counted, "not counted")

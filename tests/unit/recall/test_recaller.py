@@ -41,7 +41,7 @@ from semrouter_memory.recall.recaller import Recaller
 from semrouter_memory.recall.rewrite import Mode, QueryRewriter, RewritingSearch
 from semrouter_memory.recall.strategy import MemorySource, Strategy
 from semrouter_memory.recall.vector_search import SemanticSearch
-from semrouter_memory.transport.request_phase import RequestPhase
+from semrouter_memory.transport.request_phase import REPORTED_AFTER_SECONDS, RequestPhase
 from tests.found import found_index
 from tests.stepped_time import SteppedTime
 
@@ -253,10 +253,15 @@ async def test_an_owners_deletions_are_its_own(member: World) -> None:
         assert [hit.memory.scope for hit in (await recaller.recall(request)).hits] == [ALICE]
 
 
+async def _reported() -> None:
+    """What was recalled until now is logged and counted."""
+    await asyncio.sleep(REPORTED_AFTER_SECONDS)
+
+
 async def test_the_result_is_reported_once(world: World) -> None:
     result = await world.recaller().recall(REQUEST)
 
-    await asyncio.sleep(0)
+    await _reported()
     assert world.results == [result]
     assert world.failures == []
 
@@ -301,7 +306,7 @@ async def test_what_is_not_worth_a_search_is_not_searched(
 
     assert result.reason is reason
     assert (world.embedded, world.searches) == ([], [])
-    await asyncio.sleep(0)
+    await _reported()
     assert world.results == [result]
 
 
@@ -460,7 +465,7 @@ async def test_a_failure_is_a_reason_and_no_text(world: World, error: dict[str, 
     result = await world.recaller().recall(REQUEST)
 
     assert (result.reason, result.text, result.hits) == (reason, "", ())
-    await asyncio.sleep(0)
+    await _reported()
     assert world.results == [result]
     assert bool(world.failures) is (reason is Reason.INTERNAL)
 
@@ -496,7 +501,7 @@ async def test_a_cancelled_request_ends_at_once_and_leaves_nothing_running(world
         await recall
     await asyncio.sleep(0)
     assert sorted(world.cancelled) == ["rewrite", "search"]
-    await asyncio.sleep(0)
+    await _reported()
     assert world.results == []
 
 
