@@ -12,7 +12,8 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from semrouter_memory.language.third_person import to_third_person
-from semrouter_memory.retain.reconciling.relation import Relation, by_probabilities, features
+from semrouter_memory.retain.reconciling.pair_features import features
+from semrouter_memory.retain.reconciling.relation import Relation, by_probabilities
 from semrouter_memory.retain.reconciling.statement import statement
 from training import fitting
 from training.fitting import Example, fit, left_out, read, write

@@ -31,6 +31,8 @@ PROFILE_FILE = "profile.json"
 _FIT_AGAIN = "run `make fit PROFILE=<configuration file>`, or remove the directory"
 _SCALE = 2.0
 """Of a vector's components, which differ by hundredths."""
+_BIASES = 0
+"""The row of a multinomial model's weights that counts once for every example."""
 
 
 def components(vector: Vector) -> Features:
@@ -101,13 +103,12 @@ class Multinomial:
 
     Attributes:
         classes: their names.
-        biases: for each class the log-odds where no feature is known.
         rows: by feature, its row of `weights`.
-        weights: what one unit of a feature adds to the log-odds, a column for each class.
+        weights: what one unit of a feature adds to the log-odds, a column for each class; the first row has the log-odds
+            where no feature is known.
     """
 
     classes: tuple[str, ...]
-    biases: NDArray[np.float32]
     rows: Mapping[str, int]
     weights: NDArray[np.float32]
 
@@ -128,20 +129,36 @@ class Multinomial:
         Args:
             models: by class.
         """
-        rows = {name: row for row, name in enumerate({name: None for each in models.values() for name in each.weights})}
-        weights = np.zeros((len(rows), len(models)), np.float32)
+        names = dict.fromkeys(name for each in models.values() for name in each.weights)
+        rows = {name: row for row, name in enumerate(names, _BIASES + 1)}
+        weights = np.zeros((_BIASES + 1 + len(rows), len(models)), np.float32)
         for column, each in enumerate(models.values()):
+            weights[_BIASES, column] = each.bias
             for name, weight in each.weights.items():
                 weights[rows[name], column] = weight
-        return cls(tuple(models), np.array([each.bias for each in models.values()], np.float32), rows, weights)
+        return cls(tuple(models), rows, weights)
 
     def probabilities(self, features: Features) -> dict[str, float]:
         """By class; their sum is 1."""
-        known = [(self.rows[name], value) for name, value in features.items() if name in self.rows]
-        rows, values = zip(*known, strict=True) if known else ((), ())
-        odds = self.biases + np.array(values, np.float32) @ self.weights[list(rows)]
-        powers = np.exp(odds - odds.max())
-        return dict(zip(self.classes, (powers / powers.sum()).tolist(), strict=True))
+        return self.of_each([features])[0]
+
+    def of_each(self, examples: Sequence[Features]) -> list[dict[str, float]]:
+        """The probabilities of each example. One call for many costs a third of a call for each."""
+        if not examples:
+            return []
+        rows, values, starts = list[int](), list[float](), list[int]()
+        for features in examples:
+            starts.append(len(rows))
+            rows.append(_BIASES)
+            values.append(1.0)
+            for name, value in features.items():
+                if (row := self.rows.get(name)) is not None:
+                    rows.append(row)
+                    values.append(value)
+        odds = np.add.reduceat(self.weights[rows] * np.array(values, np.float32)[:, np.newaxis], starts)
+        powers = np.exp(odds - odds.max(axis=1, keepdims=True))
+        found = powers / powers.sum(axis=1, keepdims=True)
+        return [dict(zip(self.classes, each, strict=True)) for each in found.tolist()]
 
 
 _ModelT = TypeVar("_ModelT", bound=Logistic | Multinomial)

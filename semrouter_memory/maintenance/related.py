@@ -22,7 +22,7 @@ from semrouter_memory.language.values import MONTHS, split, units
 from semrouter_memory.language.words import STOP_WORDS
 from semrouter_memory.maintenance.eviction import is_flagged
 from semrouter_memory.model import DERIVED_FROM, Memory, MemoryType, Scope, Vector
-from semrouter_memory.retain.reconciling.relation import around
+from semrouter_memory.retain.reconciling.pair_features import around
 from semrouter_memory.retain.reconciling.statement import Statement, statement
 
 MERGEABLE = frozenset({MemoryType.SEMANTIC, MemoryType.PROCEDURAL, MemoryType.REFLECTIVE})

@@ -116,13 +116,11 @@ class SentenceScore:
 
 def judge(sentences: Sequence[Sentence]) -> list[SentenceScore]:
     """What the words of each sentence tell."""
-    return [_judged(sentence) for sentence in sentences]
-
-
-def _judged(sentence: Sentence) -> SentenceScore:
-    known = features(sentence)
-    asking = bool(known["#question"] or known["#order"])
-    return SentenceScore(sentence.text.strip(), _BY_WORDS.probabilities(known), asking)
+    known = [features(sentence) for sentence in sentences]
+    return [
+        SentenceScore(sentence.text.strip(), probabilities, asking=bool(each["#question"] or each["#order"]))
+        for sentence, each, probabilities in zip(sentences, known, _BY_WORDS.of_each(known), strict=True)
+    ]
 
 
 def meaning(by_words: Mapping[str, float], vector: Vector) -> Features:

@@ -115,7 +115,7 @@ def _is_said_by(said: Candidate | Memory, told: Sequence[Fact]) -> bool:
 
 
 def _is_replaced(memory: Memory, new: Sequence[Fact]) -> bool:
-    return any(facts.is_replaced(old, each) for old in facts_of(memory) for each in new)
+    return any(facts.is_replaced(old, each) for each in new for old in facts_of(memory))
 
 
 def _says_more(memory: Memory, candidate: Candidate, new: Sequence[Fact]) -> bool:

@@ -29,11 +29,12 @@ from semrouter_memory.model import (
     ReconcileAction,
     Reconciled,
 )
+from semrouter_memory.retain.reconciling.pair_features import is_change
 from semrouter_memory.retain.reconciling.relation import (
     REPLACES_CUT,
+    Pair,
     Relation,
     about_others,
-    is_change,
     relate,
     repeats,
 )
@@ -83,14 +84,13 @@ def reconcile(candidate: Candidate, neighbours: Sequence[Hit], history: Sequence
         neighbours: the owner's nearest active memories, best first.
         history: superseded memories that lead to them; needed where `arrives_late` says so.
     """
-    found = _Found()
     new = _statement(candidate)
-    for hit in neighbours:
-        if is_near(candidate, hit.memory):
-            _compare(candidate, new, hit, found)
-    for hit in history:
-        if is_near(candidate, hit.memory) and _was_valid(hit.memory, candidate.observed_at):
-            _compare(candidate, new, hit, found)
+    near = [hit for hit in neighbours if is_near(candidate, hit.memory)]
+    near += [hit for hit in history if is_near(candidate, hit.memory) and _was_valid(hit.memory, candidate.observed_at)]
+    compared = [_compared(candidate, new, hit) for hit in near if _may_relate(candidate, new, hit.memory)]
+    found = _Found()
+    for each, relation in zip(compared, relate([each.pair for each in compared]), strict=True):
+        _add(each, _completed(relation, each, candidate), found)
     return _decide(candidate, new, found)
 
 
@@ -114,40 +114,71 @@ def is_near(candidate: Candidate, known: Memory) -> bool:
     return known.form == candidate.form or (known.form == "quote" and _is_short(_statement(known)))
 
 
-def _compare(candidate: Candidate, new: Statement, hit: Hit, found: _Found) -> None:
-    known, old = hit.memory, _statement(hit.memory)
-    tie = known.said_at == candidate.observed_at
-    after = known.said_at > candidate.observed_at or (tie and is_change(old) and not is_change(new))
+def _may_relate(candidate: Candidate, new: Statement, known: Memory) -> bool:
+    """Whether any relation could hold; of a quote and most of its neighbours none, and the model need not be asked."""
+    if "quote" not in {candidate.form, known.form}:
+        return True
+    if _is_about_another(candidate, known):
+        return False
+    old = _statement(known)
+    same = old.plain == new.plain or (old.values, old.names) == (new.values, new.names)
+    return (candidate.form == known.form and same) or (_is_short(old) and _is_short(new))
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """A candidate and a memory that it may repeat or replace.
+
+    Attributes:
+        after: the memory was said later.
+        tie: both were said at one time.
+        quoted: one of the two is a quote.
+        alike: both are, or none.
+    """
+
+    pair: Pair
+    known: Memory
+    after: bool
+    tie: bool
+    quoted: bool
+    alike: bool
+
+
+def _compared(candidate: Candidate, new: Statement, hit: Hit) -> _Compared:
+    known, old, said_at = hit.memory, _statement(hit.memory), hit.memory.said_at
+    tie = said_at == candidate.observed_at
+    after = said_at > candidate.observed_at or (tie and is_change(old) and not is_change(new))
     older, newer = (new, old) if after else (old, new)
-    relation = _relation(older, newer, hit.similarity, candidate, known)
+    quoted = "quote" in {candidate.form, known.form}
+    pair = Pair(older, newer, hit.similarity, _SURE if quoted else REPLACES_CUT)
+    return _Compared(pair, known, after, tie, quoted, alike=candidate.form == known.form)
+
+
+def _completed(relation: Relation, compared: _Compared, candidate: Candidate) -> Relation:
+    """The relation of two statements with what their likeness and their forms add to it."""
+    older, newer, similarity = compared.pair.older, compared.pair.newer, compared.pair.similarity
+    if relation is Relation.UNRELATED and similarity >= _cut(candidate, compared.known) and repeats(older, newer):
+        relation = Relation.SAME
+    if not compared.quoted or (relation is Relation.SAME and older.plain == newer.plain and compared.alike):
+        return relation
+    return _of_quotes(relation, older, newer, alike=compared.alike)
+
+
+def _add(compared: _Compared, relation: Relation, found: _Found) -> None:
+    """Sort the memory in by its relation."""
+    pair, known, after = compared.pair, compared.known, compared.after
+    new, old = (pair.older, pair.newer) if after else (pair.newer, pair.older)
     if relation is Relation.UNRELATED or (after and relation is Relation.SAME and not new.content <= old.content):
         # Said earlier, in more detail.
         return
     if relation is Relation.SAME or (after and relation is Relation.REFINES):
         found.said.append((relation, known))
-    elif relation is Relation.CONTRADICTS or (tie and relation is Relation.REPLACES and not is_change(newer)):
+    elif relation is Relation.CONTRADICTS or (
+        compared.tie and relation is Relation.REPLACES and not is_change(pair.newer)
+    ):
         found.open.append((Relation.CONTRADICTS, known))
     else:
         (found.later if after else found.outdated).append((relation, known))
-
-
-def _relation(older: Statement, newer: Statement, similarity: float, candidate: Candidate, known: Memory) -> Relation:
-    quoted = "quote" in {candidate.form, known.form}
-    alike = candidate.form == known.form
-    if quoted and (_is_about_another(candidate, known) or not _may_relate(older, newer, alike=alike)):
-        return Relation.UNRELATED
-    relation = relate(older, newer, similarity, sure=_SURE if quoted else REPLACES_CUT)
-    if relation is Relation.UNRELATED and similarity >= _cut(candidate, known) and repeats(older, newer):
-        relation = Relation.SAME
-    if not quoted or (relation is Relation.SAME and older.plain == newer.plain and alike):
-        return relation
-    return _of_quotes(relation, older, newer, alike=alike)
-
-
-def _may_relate(older: Statement, newer: Statement, *, alike: bool) -> bool:
-    """Whether any relation of a quote could hold; of most neighbours none, and the model need not be asked."""
-    same = older.plain == newer.plain or (older.values, older.names) == (newer.values, newer.names)
-    return (alike and same) or (_is_short(older) and _is_short(newer))
 
 
 def _is_about_another(candidate: Candidate, known: Memory) -> bool:
@@ -171,7 +202,7 @@ def _is_short(said: Statement) -> bool:
 
 
 def _cut(candidate: Candidate, known: Memory) -> float:
-    same_turn = bool(set(candidate.turn_ids) & set(known.ids("turn_ids")))
+    same_turn = not set(candidate.turn_ids).isdisjoint(known.ids("turn_ids"))
     return SAME_TURN_SIMILARITY if same_turn else PARAPHRASE_SIMILARITY
 
 

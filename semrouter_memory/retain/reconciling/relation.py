@@ -5,19 +5,19 @@ new, holds only where no guard speaks against it. In doubt two statements are un
 that was wrongly superseded is lost.
 """
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 
-from semrouter_memory.language.values import kinds
-from semrouter_memory.learned import Features, Multinomial
-from semrouter_memory.retain.reconciling.statement import (
-    MANY_VALUED,
-    MANY_VALUED_KEYS,
-    ONE_VALUED,
-    Statement,
-    statement,
+from semrouter_memory.learned import Multinomial
+from semrouter_memory.retain.reconciling.pair_features import (
+    features,
+    is_change,
+    is_substituted,
+    is_turned,
+    swapped,
 )
+from semrouter_memory.retain.reconciling.statement import MANY_VALUED_KEYS, ONE_VALUED, Statement, statement
 
 _MODEL = Multinomial.load("relation")
 # Probabilities from which on a relation holds. High, because the error that matters is a fact that is wrongly superseded;
@@ -48,20 +48,43 @@ class Relation(StrEnum):
     UNRELATED = "unrelated"
 
 
-def relate(older: Statement, newer: Statement, similarity: float, *, sure: float = REPLACES_CUT) -> Relation:
-    """How the later statement stands to the earlier one.
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two statements that are related to one another.
 
-    Args:
+    Attributes:
         similarity: the cosine of their vectors.
         sure: probability from which on the newer replaces the older.
     """
+
+    older: Statement
+    newer: Statement
+    similarity: float
+    sure: float = REPLACES_CUT
+
+
+def relate(pairs: Sequence[Pair]) -> list[Relation]:
+    """How the later statement of each pair stands to the earlier one. The model is asked once, which is cheaper."""
+    told = [_by_rules(pair.older, pair.newer) for pair in pairs]
+    asked = [
+        features(pair.older, pair.newer, pair.similarity)
+        for pair, relation in zip(pairs, told, strict=True)
+        if relation is None
+    ]
+    found = iter(_MODEL.of_each(asked))
+    return [
+        relation or by_probabilities(pair.older, pair.newer, next(found), sure=pair.sure)
+        for pair, relation in zip(pairs, told, strict=True)
+    ]
+
+
+def _by_rules(older: Statement, newer: Statement) -> Relation | None:
+    """The relation where the model need not be asked, else None."""
     if older.plain == newer.plain:
         return Relation.SAME
     if about_others(older, newer):
         return Relation.UNRELATED
-    if older.goal:
-        return _by_steps(older, newer)
-    return by_probabilities(older, newer, _MODEL.probabilities(features(older, newer, similarity)), sure=sure)
+    return _by_steps(older, newer) if older.goal else None
 
 
 def by_probabilities(
@@ -165,7 +188,7 @@ def _all_other(older: frozenset[str], newer: frozenset[str]) -> bool:
 def _has_common(older: Statement, newer: Statement) -> bool:
     """A word, an age, or an attribute of which there is one, is in both."""
     old, new = older.content | older.former, newer.content | newer.former
-    one = older.attributes & newer.attributes & _ONE or "age" in kinds(older.values).keys() & kinds(newer.values).keys()
+    one = older.attributes & newer.attributes & _ONE or "age" in older.kinds.keys() & newer.kinds.keys()
     return bool(old & new or one)
 
 
@@ -197,7 +220,7 @@ def _same_number(older: Statement, newer: Statement) -> bool:
 
 def _other_measure(older: Statement, newer: Statement) -> bool:
     """Both have numbers, of different kinds: a price and a weight belong to different attributes."""
-    old, new = kinds(older.values).keys() - _OPEN, kinds(newer.values).keys() - _OPEN
+    old, new = older.kinds.keys() - _OPEN, newer.kinds.keys() - _OPEN
     return bool(old and new) and not old & new
 
 
@@ -249,157 +272,3 @@ def _by_steps(older: Statement, newer: Statement) -> Relation:
     """Two procedures for one goal."""
     shared, every = len(older.content & newer.content), len(older.content | newer.content)
     return Relation.SAME if shared >= _SAME_STEPS * every else Relation.REPLACES
-
-
-# -- what the model knows of two statements ----------------------------------------------------------------------------
-
-
-_ALIKE = 0.5
-"""Share of their tokens that statements with one piece substituted have around it."""
-_MANY = 4
-"""Words that only one of the statements has are counted up to here."""
-
-_DATES = frozenset({"date", "day", "month", "year"})
-"""Kinds of number that tell when: of what happened, another time tells of another event."""
-
-
-def features(older: Statement, newer: Statement, similarity: float) -> Features:
-    """Features of a pair by name; the similarity is the cosine of their vectors."""
-    language = "zh" if newer.is_chinese else "en"
-    told = dict.fromkeys((*_facts(older, newer), language), 1.0)
-    return {**dict(_overlaps(older, newer, similarity)), **told, f"{language} similarity": similarity}
-
-
-def swapped(older: Statement, newer: Statement) -> frozenset[str]:
-    """Kinds of content in which each of the two has something that the other lacks: a value, a name, another word."""
-    old, new = kinds(older.values), kinds(newer.values)
-    found = {kind for kind in old.keys() & new.keys() if not old[kind] & new[kind]}
-    if newer.names - older.content and older.names - newer.content:
-        found.add("name")
-    if newer.words - older.content and older.words - newer.content:
-        found.add("word")
-    return frozenset(found)
-
-
-def is_change(said: Statement) -> bool:
-    """Whether it says that something is not as it was."""
-    return bool(said.marks & {"changed", "ended", "again"})
-
-
-def is_substituted(older: Statement, newer: Statement) -> bool:
-    """Whether the two are alike but for one piece, in whose place each has another."""
-    one, other = older.pieces, newer.pieces
-    start, end = around(one, other)
-    return start + end < min(len(one), len(other)) and (start + end) >= _ALIKE * max(len(one), len(other))
-
-
-def is_turned(older: Statement, newer: Statement) -> bool:
-    """The same place in another direction: "to Rome", "from Rome"."""
-    return any((other, place) in newer.ways for way, place in older.ways for other in {"from", "to"} - {way})
-
-
-def _overlaps(older: Statement, newer: Statement, similarity: float) -> Iterator[tuple[str, float]]:
-    shared = len(older.content & newer.content)
-    of_old, of_new = shared / max(1, len(older.content)), shared / max(1, len(newer.content))
-    yield "similarity", similarity
-    yield "similarity above 0.5", max(0.0, similarity - 0.5)
-    yield "similarity above 0.8", max(0.0, similarity - 0.8)
-    yield "share of the older", of_old
-    yield "share of the newer", of_new
-    yield "share of both", of_old * of_new
-    yield "frame", _frame(older.pieces, newer.pieces)
-    yield "words of the older alone", min(_MANY, len(older.words - newer.content)) / _MANY
-    yield "words of the newer alone", min(_MANY, len(newer.words - older.content)) / _MANY
-    yield "longer", math.log((1 + len(newer.content)) / (1 + len(older.content)))
-
-
-def _facts(older: Statement, newer: Statement) -> Iterator[str]:
-    yield from _set_facts("value", older.values, newer.values)
-    yield from _set_facts("name", older.names, newer.names)
-    yield from _set_facts("person", older.people, newer.people)
-    yield from _set_facts("key", older.key, newer.key)
-    yield from _set_facts("purpose", older.purposes, newer.purposes)
-    yield from _marks(older, newer)
-    yield from _values(older, newer)
-    yield f"third person {older.in_third_person} {newer.in_third_person}"
-    if newer.key:
-        yield f"key known {newer.key <= older.content}"
-    if older.ways and newer.ways and is_turned(older, newer):
-        yield "turned"
-    if newer.is_event or older.is_event:
-        yield f"event {older.is_event} {newer.is_event}"
-
-
-def _marks(older: Statement, newer: Statement) -> Iterator[str]:
-    changed = is_change(newer)
-    yield from (f"newer {mark}" for mark in newer.marks)
-    yield from (f"older {mark}" for mark in older.marks)
-    yield from (f"both {mark}" for mark in older.marks & newer.marks)
-    if ("negated" in newer.marks) != ("negated" in older.marks):
-        yield "negation differs"
-        yield f"negation differs, changed {changed}"
-    yield f"same attribute {bool(older.attributes & newer.attributes)}, changed {changed}"
-    yield f"shared words {bool(older.words & newer.words)}, changed {changed}"
-    if newer.former:
-        yield f"former known {bool(newer.former & older.content)}"
-
-
-def _values(older: Statement, newer: Statement) -> Iterator[str]:
-    """What stands in another's place, and whether its attribute has one value at a time."""
-    others = swapped(older, newer)
-    classes = " ".join(sorted({kind if kind in {"name", "word"} else "number" for kind in others}))
-    attributes = older.attributes & newer.attributes
-    how_many = "one" if attributes & ONE_VALUED else "several" if attributes & MANY_VALUED else "unknown"
-    same_key = bool(older.key) and older.key == newer.key
-    slot = is_substituted(older, newer)
-    yield f"swapped {classes}"
-    yield f"attribute of {how_many}"
-    yield from (f"about {attribute}" for attribute in attributes)
-    yield f"substituted {slot}, attribute of {how_many}"
-    yield f"substituted {slot}, same key {same_key}"
-    yield f"substituted {slot}, same key {same_key}, attribute of {how_many}"
-    yield f"substituted {slot}, {classes}"
-    if slot:
-        inside = bool(around(older.pieces, newer.pieces)[1])
-        yield f"substituted inside {inside}, attribute of {how_many}"
-        yield from (f"substituted inside {inside}, about {attribute}" for attribute in attributes)
-    if others - {"name", "word"}:
-        yield f"other number, attribute of {how_many}"
-        yield f"other number, other {' '.join(sorted(others & {'name', 'word'}))}"
-        yield f"other number, same key {same_key}"
-        yield f"other number, key within {bool(newer.key) and newer.key <= older.key}"
-    if others & _DATES:
-        yield f"other date, same key {same_key}"
-    if others - {"word"}:
-        yield from (f"other {attribute}" for attribute in attributes)
-        yield f"other value, same attribute {bool(attributes)}"
-        yield f"other value, changed {is_change(newer)}"
-
-
-def _set_facts(name: str, older: frozenset[str], newer: frozenset[str]) -> Iterator[str]:
-    """How two sets stand to each other, where there is anything in them."""
-    if not older and not newer:
-        return
-    if older == newer:
-        yield f"{name} equal"
-    elif older <= newer:
-        yield f"{name} more" if older else f"{name} only newer"
-    elif newer <= older:
-        yield f"{name} less" if newer else f"{name} only older"
-    else:
-        yield f"{name} other" if older & newer else f"{name} all other"
-
-
-def _frame(one: tuple[str, ...], other: tuple[str, ...]) -> float:
-    """Share of the pieces that both begin or end with: what is around a value that was put in another's place."""
-    return sum(around(one, other)) / max(1, len(one), len(other))
-
-
-def around(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[int, int]:
-    """How many pieces both begin with, and how many of the rest both end with."""
-    start = _common(one, other)
-    return start, _common(one[start:][::-1], other[start:][::-1])
-
-
-def _common(one: tuple[str, ...], other: tuple[str, ...]) -> int:
-    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))

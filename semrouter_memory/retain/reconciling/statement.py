@@ -11,7 +11,7 @@ from semrouter_memory.language.scripts import CJK, CJK_RANGE
 from semrouter_memory.language.sentences import sentences
 from semrouter_memory.language.terms import terms
 from semrouter_memory.language.third_person import to_third_person
-from semrouter_memory.language.values import folded, split
+from semrouter_memory.language.values import folded, kinds, split
 
 _VOCABULARY = lists("vocabulary", __package__)
 _TOKEN = re.compile(rf"user|[a-z0-9][\w+#.&/-]*[\w+#]|[a-z0-9]|'s\b|n't\b|[{CJK_RANGE}]+")
@@ -49,7 +49,8 @@ class Statement:
         order: stems of its words as they stand.
         words: stems of what carries content, without names, values and words of change or negation.
         names: stems of capitalised words.
-        values: numbers by class, as `class:value`.
+        values: numbers, as `class:value`.
+        kinds: the same by class.
         content: words, names and values.
         people: persons and animals that it is about, other than the user.
         key: what a value is given to, where the form tells it: "User's (rent) is ...".
@@ -69,6 +70,7 @@ class Statement:
     words: frozenset[str]
     names: frozenset[str]
     values: frozenset[str]
+    kinds: Mapping[str, frozenset[str]]
     content: frozenset[str]
     people: frozenset[str]
     key: frozenset[str]
@@ -112,6 +114,7 @@ def statement(content: str, *, procedural: bool = False) -> Statement:
         order=order,
         names=names - former,
         values=values - former,
+        kinds=kinds(values - former),
         content=(frozenset(order) - _LIGHT | names | values) - former,
         people=_people(tokens, plain),
         key=key_words,
@@ -190,7 +193,7 @@ def _entries(table: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
 
 
 def _found(entries: Mapping[str, Iterable[str]], said: str) -> Iterator[str]:
-    return (name for name, words in entries.items() if any(word in said for word in words))
+    return (name for name, words in entries.items() if any(map(said.__contains__, words)))
 
 
 ONE_VALUED = frozenset(_VOCABULARY["numbers"]["one"].split())

@@ -19,6 +19,18 @@ def test_the_probabilities_of_classes_add_up_and_follow_their_log_odds() -> None
     assert model.probabilities({"meow": 1.0}) == pytest.approx({"cat": 0.75, "dog": 0.125, "cow": 0.125})
 
 
+def test_many_examples_have_the_probabilities_that_each_has_alone() -> None:
+    model = Multinomial.of({"cat": Logistic(0.5, {"meow": 2.0}), "dog": Logistic(0.0, {"woof": 3.0, "paw": 0.1})})
+    examples = [{}, {"meow": 1.0}, {"unknown": 9.0}, {"woof": 0.5, "paw": 2.0}, {}, {"woof": 1_000.0}]
+    together = model.of_each(examples)
+    assert together == [pytest.approx(model.probabilities(each)) for each in examples]
+    assert together[0] == together[2] == together[4] == pytest.approx({"cat": 0.622459, "dog": 0.377541}, abs=1e-6)
+
+
+def test_no_examples_have_no_probabilities() -> None:
+    assert Multinomial.of({"a": Logistic(0.0, {"b": 1.0})}).of_each([]) == []
+
+
 def test_large_log_odds_do_not_overflow() -> None:
     model = Multinomial.of({"a": Logistic(2_000.0, {}), "b": Logistic(-2_000.0, {})})
     assert model.probabilities({}) == {"a": 1.0, "b": 0.0}

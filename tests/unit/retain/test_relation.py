@@ -2,7 +2,7 @@
 
 import pytest
 
-from semrouter_memory.retain.reconciling.relation import Relation, relate
+from semrouter_memory.retain.reconciling.relation import Pair, Relation, relate
 from semrouter_memory.retain.reconciling.statement import statement
 
 SIMILARITY = 0.75
@@ -91,33 +91,49 @@ OPEN = [
 ]
 
 
+def related(older: str, newer: str, similarity: float) -> Relation:
+    (relation,) = relate([Pair(statement(older), statement(newer), similarity)])
+    return relation
+
+
 @pytest.mark.parametrize(("known", "new"), REPLACED)
 def test_a_new_value_replaces_the_old_one(known: str, new: str) -> None:
-    assert relate(statement(known), statement(new), SIMILARITY) is Relation.REPLACES
+    assert related(known, new, SIMILARITY) is Relation.REPLACES
 
 
 @pytest.mark.parametrize(("one", "other"), BESIDE)
 def test_neither_of_two_that_can_both_be_true_replaces_or_repeats_the_other(one: str, other: str) -> None:
     for older, newer in ((one, other), (other, one)):
-        assert relate(statement(older), statement(newer), SIMILARITY) in {Relation.UNRELATED, Relation.CONTRADICTS}
+        assert related(older, newer, SIMILARITY) in {Relation.UNRELATED, Relation.CONTRADICTS}
 
 
 @pytest.mark.parametrize(("known", "new"), REPEATED)
 def test_other_words_for_the_same_say_nothing_new(known: str, new: str) -> None:
-    assert relate(statement(known), statement(new), 0.9) is Relation.SAME
+    assert related(known, new, 0.9) is Relation.SAME
 
 
 @pytest.mark.parametrize(("known", "new"), MORE)
 def test_a_statement_that_has_all_of_another_and_more_refines_it(known: str, new: str) -> None:
-    assert relate(statement(known), statement(new), 0.8) is Relation.REFINES
+    assert related(known, new, 0.8) is Relation.REFINES
 
 
 @pytest.mark.parametrize(("known", "new"), OPEN)
 def test_a_denial_of_a_part_is_a_contradiction(known: str, new: str) -> None:
-    assert relate(statement(known), statement(new), SIMILARITY) is Relation.CONTRADICTS
+    assert related(known, new, SIMILARITY) is Relation.CONTRADICTS
 
 
 @pytest.mark.parametrize(("one", "other"), BESIDE[:20] + REPLACED[:20])
 def test_what_is_of_another_person_is_never_replaced(one: str, other: str) -> None:
     of_brother = other.replace("User's", "User's brother's").replace("User ", "User's brother ")
-    assert relate(statement(one), statement(of_brother), 0.9) is Relation.UNRELATED
+    assert related(one, of_brother, 0.9) is Relation.UNRELATED
+
+
+def test_pairs_that_are_related_together_have_the_relations_that_each_has_alone() -> None:
+    tests, person = (statement(f"To deploy: {each}", procedural=True) for each in ("run the tests", "ask Farid"))
+    pairs = [
+        Pair(tests, person, similarity=0.8),
+        *(Pair(statement(one), statement(other), SIMILARITY) for one, other in (*REPLACED, *BESIDE, *REPEATED, *MORE)),
+        Pair(statement("User likes jazz"), statement("User likes jazz"), similarity=1.0),
+    ]
+    assert relate(pairs) == [relation for pair in pairs for relation in relate([pair])]
+    assert relate([]) == []

@@ -9,7 +9,7 @@ from semrouter_memory.config import EmbeddingConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.language.third_person import to_third_person
 from semrouter_memory.learned import Multinomial
-from semrouter_memory.retain.reconciling.relation import Relation, relate
+from semrouter_memory.retain.reconciling.relation import Pair, Relation, relate
 from semrouter_memory.retain.reconciling.statement import statement
 
 TRAINING = Path(__file__).parents[3] / "training"
@@ -33,13 +33,11 @@ def test_of_people_set_aside_hardly_anything_is_superseded_wrongly(model_directo
     embedder = OnnxEmbedder.load(EmbeddingConfig(), model_directory)
     found = asyncio.run(embedder.embed_passages([to_third_person(text) for text in texts]))
     vectors = dict(zip(texts, found, strict=True))
-    decided = Counter(
-        (
-            pair["relation"],
-            relate(statement(pair["old"]), statement(pair["new"]), float(vectors[pair["old"]] @ vectors[pair["new"]])),
-        )
+    compared = [
+        Pair(statement(pair["old"]), statement(pair["new"]), float(vectors[pair["old"]] @ vectors[pair["new"]]))
         for pair in pairs
-    )
+    ]
+    decided = Counter(zip((pair["relation"] for pair in pairs), relate(compared), strict=True))
     wrong = sum(
         count for (label, relation), count in decided.items() if relation is Relation.REPLACES and label != "replaces"
     )
