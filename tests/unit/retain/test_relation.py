@@ -128,6 +128,12 @@ def test_what_is_of_another_person_is_never_replaced(one: str, other: str) -> No
     assert related(one, of_brother, 0.9) is Relation.UNRELATED
 
 
+def test_more_words_do_not_refine_what_is_probably_of_something_else() -> None:
+    older, newer = "submission's 30 September", "Nele's submission is 30 September for the masters"
+    assert related(older, newer, 0.45) is Relation.UNRELATED
+    assert related(older, newer, 0.9) is Relation.REFINES
+
+
 def test_pairs_that_are_related_together_have_the_relations_that_each_has_alone() -> None:
     tests, person = (statement(f"To deploy: {each}", procedural=True) for each in ("run the tests", "ask Farid"))
     pairs = [
