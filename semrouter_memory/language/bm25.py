@@ -11,10 +11,11 @@ A term that a query repeats counts as often. There is no factor k1 + 1: it chang
 their lengths say less than those of documents do: with b 0.4 a percent more is found among the first five than with 0.75.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import chain
 from typing import TypeVar
 
 import numpy as np
@@ -92,18 +93,22 @@ class TermIndex:
         """The texts of these postings."""
         return _joined(self.texts, postings)
 
-    def changed(self, moved: NDArray[np.intp], added: Sequence[str], places: NDArray[np.intp]) -> "TermIndex":
+    def changed(
+        self, moved: NDArray[np.intp], hashes: NDArray[np.uint64], lengths: NDArray[np.int64], places: NDArray[np.intp]
+    ) -> "TermIndex":
         """Another index: texts that stay, at other positions, and further ones.
 
         Args:
             moved: of each of this index's texts, its new position, -1 for one that leaves; ascending but for those.
-            added: further texts.
-            places: their positions. All positions together are 0 to their number.
+            hashes: the terms of the further texts, as `of_hashes` takes them.
+            lengths: same.
+            places: the positions of the further texts. All positions together are 0 to their number.
         """
-        lengths = np.zeros(int((moved >= 0).sum()) + len(added), dtype=np.uint16)
-        lengths[moved[moved >= 0]] = self.lengths[moved >= 0]
-        new, new_lengths = _postings(added, places)
-        lengths[places] = new_lengths
+        stays = moved >= 0
+        new, new_lengths = _hashed_postings(hashes, lengths, places)
+        all_lengths = np.empty(int(stays.sum()) + len(places), dtype=np.uint16)
+        all_lengths[moved[stays]] = self.lengths[stays]
+        all_lengths[places] = new_lengths
         texts = moved[self.texts]
         stay = texts >= 0
         remaining = (
@@ -111,13 +116,19 @@ class TermIndex:
             texts[stay].astype(np.uint32),
             self.counts[stay],
         )
-        return _indexed(_merged(remaining, new) if len(new[0]) else remaining, lengths)
+        return _indexed(_merged(remaining, new) if len(new[0]) else remaining, all_lengths)
 
 
 def build(texts: Sequence[str]) -> TermIndex:
     """The index of these texts."""
-    postings, lengths = _postings(texts, np.arange(len(texts)))
-    return _indexed(postings, lengths)
+    return of_hashes(*hashed(texts))
+
+
+def hashed(texts: Sequence[str]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """What `of_hashes` takes."""
+    every = [[term_hash(term) for term in search_terms(text)] for text in texts]
+    lengths = np.fromiter(map(len, every), np.int64, len(every))
+    return np.fromiter(chain.from_iterable(every), np.uint64, int(lengths.sum())), lengths
 
 
 def of_hashes(hashes: NDArray[np.uint64], lengths: NDArray[np.int64]) -> TermIndex:
@@ -127,8 +138,7 @@ def of_hashes(hashes: NDArray[np.uint64], lengths: NDArray[np.int64]) -> TermInd
         hashes: `term_hash` of the terms of the first text, then of the second and so on.
         lengths: of each text, how many terms it has.
     """
-    postings, hashed = _hashed_postings(hashes, lengths, np.arange(len(lengths)))
-    return _indexed(postings, hashed)
+    return _indexed(*_hashed_postings(hashes, lengths, np.arange(len(lengths))))
 
 
 @lru_cache(32_768)
@@ -137,16 +147,10 @@ def term_hash(term: str) -> int:
     return int.from_bytes(blake2b(term.encode("utf-8", "replace"), digest_size=8).digest(), "little")
 
 
-def _postings(texts: Sequence[str], places: NDArray[np.intp]) -> tuple[_Postings, NDArray[np.uint16]]:
-    """The texts' postings, and how many terms each of them has."""
-    hashed = [[term_hash(term) for term in search_terms(text)] for text in texts]
-    lengths = np.fromiter(map(len, hashed), np.int64, len(hashed))
-    return _hashed_postings(np.fromiter(_flattened(hashed), np.uint64, int(lengths.sum())), lengths, places)
-
-
 def _hashed_postings(
     every: NDArray[np.uint64], lengths: NDArray[np.int64], places: NDArray[np.intp]
 ) -> tuple[_Postings, NDArray[np.uint16]]:
+    """The texts' postings, and how many terms each of them has."""
     where = np.repeat(np.asarray(places, dtype=np.uint32), lengths)
     order = np.lexsort((where, every))
     every, where = every[order], where[order]
@@ -155,10 +159,6 @@ def _hashed_postings(
     at = np.flatnonzero(first)
     counts = np.minimum(np.diff(at, append=len(every)), _MOST).astype(np.uint8)
     return (every[at], where[at], counts), np.minimum(lengths, _LONGEST).astype(np.uint16)
-
-
-def _flattened(lists: Iterable[Sequence[int]]) -> Iterable[int]:
-    return (each for one in lists for each in one)
 
 
 def _merged(remaining: _Postings, new: _Postings) -> _Postings:

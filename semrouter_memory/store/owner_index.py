@@ -12,7 +12,6 @@ An index never changes. A write makes another one, which shares nothing with it.
 from bisect import bisect_left
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -33,7 +32,7 @@ from semrouter_memory.model import (
     Scope,
     Vector,
 )
-from semrouter_memory.store.index_record import KINDS, Label, columns_of, id_in, key_of, memory_in, records_of
+from semrouter_memory.store.index_record import KINDS, Columns, Label, columns_of, id_in, key_of, memory_in, records_of
 from semrouter_memory.store.schema import is_searched, projects_within
 
 _HashableT = TypeVar("_HashableT", bound=Hashable)
@@ -126,63 +125,62 @@ class OwnerIndex:
 
     def without(self, memory_ids: Collection[str]) -> "OwnerIndex":
         """The index without the memories with these ids."""
-        return self._changed(~np.isin(self.keys, _keys(memory_ids)), [], label=unlabelled)
+        return self._changed(~np.isin(self.keys, _keys(memory_ids)), columns_of(()))
 
     def without_all(self, scope: Scope, reach: Reach) -> "OwnerIndex":
         """The index without the memories of the projects within reach."""
         within = projects_within(scope, reach)
         codes = [code for code, project in enumerate(self.project_ids) if within is None or project in within]
-        return self._changed(~np.isin(self.projects, codes), [], label=unlabelled)
+        return self._changed(~np.isin(self.projects, codes), columns_of(()))
 
     def with_written(self, written: Sequence[EmbeddedMemory], *, label: Label) -> "OwnerIndex":
         """The index after these were written: those with the same ids are replaced, superseded ones are left out."""
         last = {(row.memory.id, row.memory.passage): row for row in written}
         active = [row for row in last.values() if row.memory.superseded_at is None and is_searched(row.memory)]
-        return self._changed(~np.isin(self.keys, _keys({row.memory.id for row in written})), active, label=label)
+        columns = columns_of(records_of(active, label))
+        return self._changed(~np.isin(self.keys, _keys({row.memory.id for row in written})), columns)
 
-    def _changed(self, remains: NDArray[np.bool_], added: Sequence[EmbeddedMemory], *, label: Label) -> "OwnerIndex":
-        added = sorted(added, key=_order)
-        other = build_index(self.owner, added, label=label)
+    def _changed(self, remains: NDArray[np.bool_], added: Columns) -> "OwnerIndex":
+        count = len(added.rows)
         staying = np.flatnonzero(remains)
-        positions = self._insertion_points(staying, added) + np.arange(len(added))
-        stays = np.ones(len(staying) + len(added), dtype=np.bool_)
+        positions = self._insertion_points(staying, added) + np.arange(count)
+        stays = np.ones(len(staying) + count, dtype=np.bool_)
         stays[positions] = False
         # Of each memory of the new index, where it is in this one, followed by those that are added.
         origins = np.empty(len(stays), dtype=np.intp)
         origins[stays] = staying
-        origins[positions] = len(self) + np.arange(len(added))
+        origins[positions] = len(self) + np.arange(count)
         moved = np.full(len(self), -1, dtype=np.intp)
         moved[staying] = np.flatnonzero(stays)
 
-        def column(name: str) -> NDArray[Any]:
-            pair = [part for part in (getattr(self, name), getattr(other, name)) if len(part)]
-            joined: NDArray[Any] = np.concatenate(pair)[origins] if pair else getattr(other, name)
+        def column(name: str, of_added: NDArray[Any]) -> NDArray[Any]:
+            pair = [part for part in (getattr(self, name), of_added) if len(part)]
+            joined: NDArray[Any] = np.concatenate(pair)[origins] if pair else of_added
             return joined
 
-        project_ids, codes = _joined_codes(self.project_ids, other.project_ids)
-        attached, attached_codes = _joined_codes(self.attached, other.attached)
-        rows, row_ends = _rows_at(origins, self, other)
+        project_ids, projects = _coded((*self.project_ids, *added.project_ids))
+        attached, attachments = _coded((*self.attached, *added.attached))
+        rows, row_ends = _rows_at(origins, self, added.rows)
         return OwnerIndex(
             owner=self.owner,
             project_ids=project_ids,
-            projects=np.concatenate((self.projects, codes[other.projects]))[origins],
+            projects=column("projects", projects[len(self.project_ids) + added.groups]),
             attached=attached,
-            attachments=np.concatenate((self.attachments, attached_codes[other.attachments]))[origins],
-            words=self.words.changed(moved, [row.memory.searched for row in added], positions),
+            attachments=column("attachments", attachments[len(self.attached) + added.groups]),
+            words=self.words.changed(moved, added.terms, added.lengths, positions),
             rows=rows,
             row_ends=row_ends,
-            **{name: column(name) for name in _PLAIN_COLUMNS},
+            **{name: column(name, values) for name, values in added.plain.items()},
         )
 
-    def _insertion_points(self, staying: NDArray[np.intp], added: Sequence[EmbeddedMemory]) -> NDArray[np.intp]:
+    def _insertion_points(self, staying: NDArray[np.intp], added: Columns) -> NDArray[np.intp]:
         """Of each that is added, how many of those that stay come before it."""
-        times = self.created_at[staying]
-        created = np.array([micros(row.memory.created_at) for row in added], dtype=np.int64)
+        times, created = self.created_at[staying], added.plain["created_at"]
         points = np.searchsorted(times, created, side="left")
         ends = np.searchsorted(times, created, side="right")
         for at in map(int, np.flatnonzero(points < ends)):
             among = range(int(points[at]), int(ends[at]))
-            memory_id = added[at].memory.id
+            memory_id = id_in(added.rows[at])
             points[at] += bisect_left(among, memory_id, key=lambda point: id_in(self.encoded(int(staying[point]))))
         return points
 
@@ -190,9 +188,6 @@ class OwnerIndex:
         """The memory's row."""
         start = int(self.row_ends[position - 1]) if position else 0
         return self.rows[start : int(self.row_ends[position])]
-
-
-_PLAIN_COLUMNS = ("keys", "created_at", "expires_at", "kinds", "labels", "importances", "factors", "vectors")
 
 
 def unlabelled(_: Memory) -> int:
@@ -224,10 +219,6 @@ def _keys(memory_ids: Collection[str]) -> NDArray[np.uint64]:
     return np.fromiter(map(key_of, memory_ids), np.uint64, len(memory_ids))
 
 
-def _order(row: EmbeddedMemory) -> tuple[datetime, str, int]:
-    return row.memory.created_at, row.memory.id, row.memory.passage
-
-
 def _coded(values: Sequence[_HashableT]) -> tuple[tuple[_HashableT, ...], NDArray[np.uint32]]:
     """The different values, and of each value its position among them."""
     different = tuple(dict.fromkeys(values))
@@ -235,19 +226,10 @@ def _coded(values: Sequence[_HashableT]) -> tuple[tuple[_HashableT, ...], NDArra
     return different, np.fromiter((codes[value] for value in values), np.uint32, len(values))
 
 
-def _joined_codes(
-    ours: tuple[_HashableT, ...], others: tuple[_HashableT, ...]
-) -> tuple[tuple[_HashableT, ...], NDArray[np.uint32]]:
-    """Both lists as one, and of each of the others its position in it."""
-    joined = tuple(dict.fromkeys((*ours, *others)))
-    codes = {value: code for code, value in enumerate(joined)}
-    return joined, np.array([codes[each] for each in others], dtype=np.uint32)
-
-
-def _rows_at(origins: NDArray[np.intp], one: OwnerIndex, other: OwnerIndex) -> tuple[bytes, NDArray[np.uint32]]:
+def _rows_at(origins: NDArray[np.intp], one: OwnerIndex, added: Sequence[bytes]) -> tuple[bytes, NDArray[np.uint32]]:
     """These rows of both, one after the other, and where each ends. What lies together is copied together."""
-    block = one.rows + other.rows
-    ends = np.concatenate((one.row_ends.astype(np.int64), len(one.rows) + other.row_ends.astype(np.int64)))
+    block = b"".join((one.rows, *added))
+    ends = np.concatenate((one.row_ends.astype(np.int64), len(one.rows) + _ends(added).astype(np.int64)))
     starts = np.concatenate(([0], ends))[origins]
     ends = ends[origins]
     firsts = np.flatnonzero(np.diff(origins, prepend=-2) != 1)

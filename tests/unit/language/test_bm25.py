@@ -108,7 +108,7 @@ def test_a_changed_index_is_the_one_that_would_be_built(
     moved = np.full(len(before), -1, dtype=np.intp)
     moved[kept] = others
     after = dict(zip(places, added, strict=True)) | {new: before[old] for old, new in zip(kept, others, strict=True)}
-    changed = bm25.build(before).changed(moved, added, np.array(places, dtype=np.intp))
+    changed = bm25.build(before).changed(moved, *bm25.hashed(added), np.array(places, dtype=np.intp))
     assert same(changed, bm25.build([after[at] for at in range(size)]))
 
 
