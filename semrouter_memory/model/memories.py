@@ -319,9 +319,9 @@ def _fact(value: Json) -> Fact | None:
     return Fact(*parts) if len(parts) == len(fields(Fact)) else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class EmbeddedMemory:
-    """A memory with the vector it is found by: what the store writes."""
+    """A memory with the vector it is found by: what the store writes. Each is equal to itself alone."""
 
     memory: Memory
     vector: Vector

@@ -12,6 +12,7 @@ import struct
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, TypeAlias
 
@@ -47,6 +48,7 @@ _HEAD = np.dtype(
 )
 _PACK_HEAD = struct.Struct("<QqqdfIHH").pack
 """A head, in a tenth of numpy's time."""
+_LATEST_ROWS = 64
 _LARGEST = 127
 _TINY = 1e-30
 
@@ -97,14 +99,14 @@ class Columns:
 
 def records_of(rows: Sequence[EmbeddedMemory], label: Label) -> list[str]:
     """The record of each memory."""
-    # One thing for all of them, then the next: the patterns stay in the processor's cache.
-    labels = [label(row.memory) for row in rows]
-    terms = [search_terms(row.memory.searched) for row in rows]
-    return list(map(_record, rows, labels, terms))
+    return [_record(row, label) for row in rows]
 
 
-def _record(row: EmbeddedMemory, label: int, terms: Sequence[str]) -> str:
+@lru_cache(_LATEST_ROWS)
+def _record(row: EmbeddedMemory, label: Label) -> str:
+    """Of a row that is written, the index takes it first and the store a moment later."""
     memory = row.memory
+    terms = search_terms(memory.searched)
     vector, factor = _quantised(row.vector)
     hashes = np.fromiter(map(term_hash, terms), np.uint64, len(terms))
     head = _PACK_HEAD(
@@ -114,7 +116,7 @@ def _record(row: EmbeddedMemory, label: int, terms: Sequence[str]) -> str:
         memory.importance,
         factor,
         len(terms),
-        label,
+        label(memory),
         _KIND_CODES[memory.type],
     )
     numbers = b2a_base64(head + vector.tobytes() + hashes.tobytes(), newline=False).decode()

@@ -38,6 +38,23 @@ def test_an_index_is_the_same_of_stored_records_and_of_the_rows_themselves() -> 
     assert [stored.attached[at] for at in stored.attachments] == [built.attached[at] for at in built.attachments]
 
 
+def test_a_row_that_is_written_is_read_once_for_the_index_and_the_store() -> None:
+    read = list[str]()
+    record_format = RecordFormat(lambda one: read.append(one.id) or 7, "v1")  # type: ignore[func-returns-value]
+    rows = [embedded(memory(ALICE, name), 1) for name in ("a", "b")]
+    index = build_index("user:alice", ()).with_written(rows, label=record_format.label)
+    stored = [record_format.record(record_format.stored(row)) for row in rows]
+    assert build_index("user:alice", stored).labels.tolist() == index.labels.tolist() == [7, 7]
+    assert read == ["a", "b"]
+
+
+def test_a_row_that_was_changed_is_read_again() -> None:
+    row = embedded(memory(ALICE, content="tea"), 1)
+    changed = replace(row, memory=replace(row.memory, content="coffee"))
+    of_both = [RECORD_FORMAT.record(RECORD_FORMAT.stored(each)) for each in (row, changed)]
+    assert [build_index("user:alice", [each]).memory(0).content for each in of_both] == ["tea", "coffee"]
+
+
 def test_records_and_rows_make_one_index() -> None:
     first, second = embedded(memory(ALICE, "a"), 1), embedded(memory(ALICE, "b"), 2)
     index = build_index(
