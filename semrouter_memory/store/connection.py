@@ -129,7 +129,7 @@ class MilvusConnection:
         The store's BM25 only selects: its document frequencies are those of all users' memories, and recall computes its own
         over the rows found. On Lite, words are looked up in its file: that fails while the file is locked.
         """
-        if not (query.terms and self.searches_words):
+        if not self.searches_words:
             return []
         parameters = {"metric_type": "BM25", "params": {}}
         fewer = replace(query, limit=-(-query.limit // _WORDS_PART))

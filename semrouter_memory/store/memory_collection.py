@@ -176,6 +176,11 @@ class MemoryCollection(ABC):
         """Whether a fresh read is answered within milliseconds; a server waits for its next time tick."""
         return self.is_lite
 
+    @property
+    def searches_words(self) -> bool:
+        """Whether there are words to search. Else nothing is asked, and no answer makes a store that hangs look alive."""
+        return True
+
     # -- MemoryReader --------------------------------------------------------------------------------------------------
 
     @property
@@ -257,6 +262,8 @@ class MemoryCollection(ABC):
 
     async def _named(self, query: SearchQuery) -> list[Row]:
         """None while Milvus Lite's file is compacted or copied: searching words reads it, and it is locked then."""
+        if not (query.terms and self.searches_words):
+            return []
         with self.writes.try_shared() as may_read_file:
             return await self._ask("search", lambda rows: rows.by_words(query)) if may_read_file else []
 

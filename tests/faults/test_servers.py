@@ -37,6 +37,8 @@ DEADLINE_SECONDS = 0.05
 SLACK_SECONDS = 3.0
 """Below the five seconds that a call of the store may take; the machine is busy with all of this."""
 BACK_SECONDS = 90
+GIVEN_UP_SECONDS = 6
+"""Three searches that were not answered, and a probe, take two; a call of the store ten."""
 ROUNDS = sized(1, 4)
 HANGING_SECONDS = sized(2, 20)
 """Redis; a Milvus server hangs at least until it is given up."""
@@ -157,7 +159,7 @@ async def hangs(on: Installation, server: MilvusServer, meanwhile: str) -> float
     try:
         await the_active_user_is_answered_and_others_pass(on)
         assert logged(on, "warning", "Memory search timeout, skipping") >= 1
-        await eventually(partial(given_up, on), "the store was not given up")
+        await eventually(partial(given_up, on), "the store was not given up", seconds=GIVEN_UP_SECONDS)
         await the_active_user_is_answered_and_others_pass(on)
         await say(on, meanwhile)
     finally:

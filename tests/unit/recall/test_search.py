@@ -29,7 +29,7 @@ from semrouter_memory.recall.query import Query
 from semrouter_memory.recall.strategy import MemorySource, SearchResult, Strategy
 from semrouter_memory.recall.vector_search import HybridSearch, SemanticSearch
 from semrouter_memory.store import index_cache
-from semrouter_memory.store.in_memory import InMemoryRows
+from semrouter_memory.store.in_memory import InMemoryRows, InMemoryStore
 from semrouter_memory.store.index_record import RecordFormat
 from semrouter_memory.store.memory_collection import SearchQuery
 from semrouter_memory.store.owner_index import OwnerIndex
@@ -370,6 +370,20 @@ async def test_words_are_searched_while_the_query_is_embedded(kit: Kit, monkeypa
     assert ["budget" in terms for terms in asked] == [True]
     kit.embedder.answering.set()
     assert contents(await searching) == [BUDGET]
+
+
+async def test_a_store_without_words_is_not_asked_for_any(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer that there are none would count as the store's, which may hang."""
+    await kit.remember(BUDGET)
+    searcher = kit.searcher(at_hand=False)
+    await searcher.prepare()
+
+    async def fails(*_: Any) -> list[Row]:
+        raise AssertionError("asked")
+
+    monkeypatch.setattr(InMemoryRows, "by_words", fails)
+    monkeypatch.setattr(InMemoryStore, "searches_words", property(lambda _: False))
+    assert contents(await search(searcher)) == [BUDGET]
 
 
 async def test_a_store_that_fails_at_the_words_is_an_outage(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
