@@ -116,7 +116,7 @@ def is_near(candidate: Candidate, known: Memory) -> bool:
 
 def _may_relate(candidate: Candidate, new: Statement, known: Memory) -> bool:
     """Whether any relation could hold; of a quote and most of its neighbours none, and the model need not be asked."""
-    if "quote" not in {candidate.form, known.form}:
+    if not _is_quoted(candidate, known):
         return True
     if _is_about_another(candidate, known):
         return False
@@ -132,16 +132,12 @@ class _Compared:
     Attributes:
         after: the memory was said later.
         tie: both were said at one time.
-        quoted: one of the two is a quote.
-        alike: both are, or none.
     """
 
     pair: Pair
     known: Memory
     after: bool
     tie: bool
-    quoted: bool
-    alike: bool
 
 
 def _compared(candidate: Candidate, new: Statement, hit: Hit) -> _Compared:
@@ -149,19 +145,19 @@ def _compared(candidate: Candidate, new: Statement, hit: Hit) -> _Compared:
     tie = said_at == candidate.observed_at
     after = said_at > candidate.observed_at or (tie and is_change(old) and not is_change(new))
     older, newer = (new, old) if after else (old, new)
-    quoted = "quote" in {candidate.form, known.form}
-    pair = Pair(older, newer, hit.similarity, _SURE if quoted else REPLACES_CUT)
-    return _Compared(pair, known, after, tie, quoted, alike=candidate.form == known.form)
+    pair = Pair(older, newer, hit.similarity, _SURE if _is_quoted(candidate, known) else REPLACES_CUT)
+    return _Compared(pair, known, after, tie)
 
 
 def _completed(relation: Relation, compared: _Compared, candidate: Candidate) -> Relation:
     """The relation of two statements with what their likeness and their forms add to it."""
-    older, newer, similarity = compared.pair.older, compared.pair.newer, compared.pair.similarity
-    if relation is Relation.UNRELATED and similarity >= _cut(candidate, compared.known) and repeats(older, newer):
+    pair, known, alike = compared.pair, compared.known, candidate.form == compared.known.form
+    older, newer = pair.older, pair.newer
+    if relation is Relation.UNRELATED and pair.similarity >= _cut(candidate, known) and repeats(older, newer):
         relation = Relation.SAME
-    if not compared.quoted or (relation is Relation.SAME and older.plain == newer.plain and compared.alike):
+    if not _is_quoted(candidate, known) or (relation is Relation.SAME and older.plain == newer.plain and alike):
         return relation
-    return _of_quotes(relation, older, newer, alike=compared.alike)
+    return _of_quotes(relation, older, newer, alike=alike)
 
 
 def _add(compared: _Compared, relation: Relation, found: _Found) -> None:
@@ -179,6 +175,11 @@ def _add(compared: _Compared, relation: Relation, found: _Found) -> None:
         found.open.append((Relation.CONTRADICTS, known))
     else:
         (found.later if after else found.outdated).append((relation, known))
+
+
+def _is_quoted(candidate: Candidate, known: Memory) -> bool:
+    """Whether one of the two is a quote."""
+    return "quote" in {candidate.form, known.form}
 
 
 def _is_about_another(candidate: Candidate, known: Memory) -> bool:
