@@ -67,8 +67,6 @@ def beginning(text: str, fits: Fits) -> str:
 _PASSAGE_TOKENS = 64
 """A few sentences: one that is asked for decides the vector, and several passages fit into a request's token budget."""
 _OVERLAP_TOKENS = 24
-_AT_ONCE_CHARS = 200
-"""Text that is read without a thread: counting its tokens takes 0.3 ms at most, in English nothing."""
 _OF_THE_WHOLE = frozenset({STATEMENTS, EPISODE})
 
 
@@ -95,10 +93,7 @@ class SplittingWriter:
 
     async def _with_passages(self, row: EmbeddedMemory) -> list[EmbeddedMemory]:
         """The passages, then the memory: a write that is broken off leaves no memory without them."""
-        if len(row.memory.searched) <= _AT_ONCE_CHARS:
-            passages = self._passages(row.memory)
-        else:
-            passages = await asyncio.to_thread(self._passages, row.memory)
+        passages = await asyncio.to_thread(self._passages, row.memory)
         if not passages and not row.memory.passage_count:
             return [row]
         vectors = await self._embedder.embed_passages([embedded_text(each) for each in passages])
