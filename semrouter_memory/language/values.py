@@ -57,6 +57,8 @@ _MONTH_FRAMES = frozenset({"in", "by", "until", "since", "next"})
 _VERBS = frozenset({"may", "mar"})
 """Short for a month only behind such a word."""
 _MIN_PHONE, _NOON = 7, 12
+_FIRST_WORDS = frozenset({*NUMBER_WORDS, *ORDINALS, *_MONTHS, *_WEEKDAYS, *_CURRENCY_SIGNS})
+"""The words, as opposed to figures and signs, with which a value may begin."""
 _HAN_NUMBER = re.compile(
     r"[一二两三四五六七八九十]+[百千万][零〇一二两三四五六七八九十百千万]*|[零〇一二两三四五六七八九十]+(?=[元块岁个点月号日年天次小分公斤杯楼层人口只条匹位名本台部辆份双间])"
 )
@@ -137,6 +139,8 @@ class _Tokens(list[str]):
     def value(self, at: int) -> _Value | None:
         """The value that begins with a token, None where none does."""
         token = self[at]
+        if token.isspace() or (token.isascii() and token.isalpha() and token not in _FIRST_WORDS):
+            return None
         if len(token) > 1 and ("@" in token or "://" in token):
             return _Value((f"address:{token}",), at + 1)
         if digits := self._digits(at):
@@ -159,7 +163,7 @@ class _Tokens(list[str]):
     def _digits(self, at: int) -> tuple[str, int] | None:
         """A number in figures, or in words up to ninety-nine, and the token behind it."""
         token = self.word(at)
-        if token[:1].isdigit() and token[0].isascii():
+        if token[:1].isdigit() and token[0].isascii() and "@" not in token:
             return token, at + 1
         if token in _TENS and self.word(at + 1) in {"-", " "} and self.word(at + 2) in _ONES:
             return str(_TENS[token] + _WRITTEN[self[at + 2]]), at + 3

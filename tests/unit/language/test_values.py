@@ -33,6 +33,7 @@ from semrouter_memory.language.values import split, values
         ("the hearing is at 8:00, 12 of us come", {"time:0800", "num:12"}),
         ("21, 10, 8,5 and 1,200", {"num:21", "num:10", "num:8", "num:5", "num:1200"}),
         ("card 5500-0000-0000-0004", {"phone:5500000000000004"}),
+        ("pay $ 45-rent@example.com", {"address:45-rent@example.com"}),
     ],
 )
 def test_a_value_has_one_spelling(text: str, expected: set[str]) -> None:
