@@ -48,19 +48,20 @@ ORDINALS = {
     )
 }
 _TOKEN = re.compile(
-    r"https?://\S+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+|\d+(?:,\d{3}(?!\d))*(?:\.\d+)?|[a-z]+|\s+|[^\w\s]|[^\W\da-z]|_"
+    r"https?://\S+|[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+|\d+(?:,\d{3}(?!\d))*(?:\.\d+)?|[a-z]+|\s+|[^\w\s]|[^\W\da-z]|_"
 )
+"""Here and in the other patterns what may begin anywhere in a run of characters is bounded, or a long run takes the square of its length."""
 _SUFFIXES = frozenset({"st", "nd", "rd", "th"})
 _WEEK_ZH, _PARTS_ZH = ("周", "星期", "礼拜"), {"上午": 0, "早上": 0, "中午": 0, "下午": 12, "晚上": 12}
 _AGES = (" turned ", " aged ", " user is ", " i am ", " i'm ")
 _MONTH_FRAMES = frozenset({"in", "by", "until", "since", "next"})
 _VERBS = frozenset({"may", "mar"})
 """Short for a month only behind such a word."""
-_MIN_PHONE, _NOON = 7, 12
+_MIN_PHONE, _MOST_PHONE_TOKENS, _NOON = 7, 32, 12
 _FIRST_WORDS = frozenset({*NUMBER_WORDS, *ORDINALS, *_MONTHS, *_WEEKDAYS, *_CURRENCY_SIGNS})
 """The words, as opposed to figures and signs, with which a value may begin."""
 _HAN_NUMBER = re.compile(
-    r"[一二两三四五六七八九十]+[百千万][零〇一二两三四五六七八九十百千万]*|[零〇一二两三四五六七八九十]+(?=[元块岁个点月号日年天次小分公斤杯楼层人口只条匹位名本台部辆份双间])"
+    r"[一二两三四五六七八九十]{1,20}[百千万][零〇一二两三四五六七八九十百千万]{0,20}|[零〇一二两三四五六七八九十]{1,20}(?=[元块岁个点月号日年天次小分公斤杯楼层人口只条匹位名本台部辆份双间])"
 )
 
 
@@ -293,7 +294,7 @@ class _Tokens(list[str]):
         end = last = at + (self.word(at) == "+")
         if self.word(at).isspace() or self.word(at) in {"-", ")"}:
             return None
-        while self.word(end).isdigit() or self.word(end) in {"(", ")", "-", " "}:
+        while end < at + _MOST_PHONE_TOKENS and (self.word(end).isdigit() or self.word(end) in {"(", ")", "-", " "}):
             end += 1
             last = end if self.word(end - 1).isdigit() else last
         text = "".join(self[at:last])

@@ -13,6 +13,7 @@ from pathlib import Path
 from semrouter_memory.codec.base import strip_block
 from semrouter_memory.language.terms import terms
 from semrouter_memory.language.third_person import to_third_person
+from semrouter_memory.language.values import values
 from semrouter_memory.model import LoggedTurn, Message, Role, Scope, Signals
 from semrouter_memory.recall.features import QueryFeatures
 from semrouter_memory.recall.keywords import local_keywords
@@ -22,6 +23,7 @@ from semrouter_memory.recall.time_expressions import period_of
 from semrouter_memory.retain import content_policy, quotes
 from semrouter_memory.retain.directives import asks_to_remember, spoken
 from semrouter_memory.retain.extract_llm import parse
+from semrouter_memory.retain.reconciling.statement import statement
 
 CHARS = 16_000
 MOST_CPU_SECONDS = 0.6
@@ -34,6 +36,7 @@ RUNS = (
     " ", "\t", "\n", "\r", "\u3000", "\u00a0", *".,:;!?-_=+*#~>|/'\"`([{@$%…？。，：“的aA1",
     "a ", "1 ", "\n ", "\n\t", "I ", "my ", "a.", "1-", "a@", "=a", "<a>", "<b", "and I ", "https://", "code ", "password ", "is ", "one ", "a:b@",
     "\n> ", "'s ", "密码", "-----BEGIN ", "user a pass ", "sk-", "eyJ",
+    "(1", "2026-02-10", "三", "万",
 )  # fmt: skip
 FRAMES = ("{}", "I live in{}Rome", "{}", "my password is{}x1", "    {}", "remember:{}", "{}", "“{}", "User's{}")
 
@@ -69,6 +72,8 @@ READERS: dict[str, Callable[[str], object]] = {
     "keywords": local_keywords,
     "voice": to_third_person,
     "terms": terms,
+    "values": values,
+    "statement": statement,
     "period": lambda text: period_of(text, NOW),
     "refuses": refuses,
 }
