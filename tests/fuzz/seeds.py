@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import random
 import zlib
 from collections.abc import Iterable
 
@@ -10,7 +11,7 @@ import brotli
 from semrouter_memory.transport.pb import ext_proc_pb2 as pb
 from tests.answer_bodies import CASES, CHAT, SSE
 from tests.fuzz.reading import sized
-from tests.fuzz.targets import MODES, REQUESTS
+from tests.fuzz.targets import MODES, PIECES, REQUESTS
 
 WIRE_MODES = (
     pb.ProtocolConfiguration.STREAMED,
@@ -119,6 +120,12 @@ def wire_bodies() -> Iterable[bytes]:
     yield b"nan" + sized(b"\xff" * 9) + sized(json.dumps({}).encode())
 
 
+def messages() -> Iterable[bytes]:
+    """Each piece beside others that are drawn."""
+    chance = random.Random(0)
+    return (bytes([*chance.choices(range(len(PIECES)), k=30), at]) for at in range(len(PIECES)))
+
+
 SEEDS: dict[str, list[bytes]] = {
     "request_body": list(request_bodies()),
     "event_stream": list(event_streams()),
@@ -126,4 +133,5 @@ SEEDS: dict[str, list[bytes]] = {
     "compressed": list(compressed_bodies()),
     "exchange": list(exchanges()),
     "wire_messages": list(wire_bodies()),
+    "message": list(messages()),
 }

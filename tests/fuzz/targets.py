@@ -45,6 +45,7 @@ from semrouter_memory.transport import wire
 from semrouter_memory.transport.pb import ext_proc_pb2 as pb
 from tests.body_oracle import assert_undamaged
 from tests.fuzz.reading import Tape, pieces
+from tests.message_readers import FIGURES, READERS, RUNS, SIGNS, WORDS
 
 BLOCK = '<!-- semrouter-memory:begin -->\n* "Zürich" \\ \u2028 🏔\n<!-- semrouter-memory:end -->'
 CODECS: tuple[Codec, ...] = (ChatCodec(), ResponsesCodec())
@@ -54,6 +55,8 @@ CODINGS = ("", "gzip", "deflate", "br", "gzip, br", "deflate, gzip")
 MODES = (None, *BodyMode)
 NOW = datetime(2026, 3, 15, tzinfo=UTC)
 MAX_BYTES = 4096
+PIECES = (*FIGURES, *SIGNS, *WORDS, *RUNS)
+MAX_PIECES = 60
 
 
 # -- request bodies ----------------------------------------------------------------------------------------------------
@@ -312,6 +315,16 @@ def wire_messages(data: bytes) -> None:
             assert answers[-1].WhichOneof("response") == kind
 
 
+# -- messages ----------------------------------------------------------------------------------------------------------
+
+
+def message(data: bytes) -> None:
+    """Whatever a user writes is read."""
+    text = "".join(PIECES[byte % len(PIECES)] for byte in data[:MAX_PIECES])
+    for read in READERS.values():
+        read(text)
+
+
 TARGETS: dict[str, Callable[[bytes], None]] = {
     "request_body": request_body,
     "event_stream": event_stream,
@@ -319,4 +332,5 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "compressed": compressed,
     "exchange": exchange,
     "wire_messages": wire_messages,
+    "message": message,
 }

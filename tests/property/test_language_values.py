@@ -5,28 +5,8 @@ from hypothesis import strategies as st
 
 from semrouter_memory.language.values import folded, split
 from tests.examples import examples
+from tests.message_readers import FIGURES, SIGNS, WORDS
 
-FIGURES = ("3", "45", "2026", "1,200", "2.5", "２", "3@b.de", "一万", "三", "one", "twenty")
-SIGNS = ("$", "€", "元", "usd", "%", "°", "-", ":", ".", "+", "(", ")", " ", "点", "月", "号", "²")
-WORDS = (
-    "may",
-    "sept",
-    "of",
-    "first",
-    "monday",
-    "pm",
-    "th",
-    "old",
-    "year",
-    "km",
-    "k",
-    "the",
-    "é",
-    "http://example.com/3",
-    "周",
-    "下午",
-    "半",
-)
 WITHOUT_VALUES = ("the", "trip", "maybe", "oneself", "décor", "ß", "狗", ",", ".", "(", "-")
 
 
