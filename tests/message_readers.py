@@ -58,7 +58,8 @@ def _model_answer(text: str) -> object:
 
 READERS: dict[str, Callable[[str], object]] = {
     "strip_block": strip_block,
-    "the content policy, redaction included": content_policy.reason,
+    # Many rules look at texts with a digit only.
+    "the content policy, redaction included": lambda text: content_policy.reason(f"1 {text}"),
     "asks_to_remember": asks_to_remember,
     "spoken": lambda text: spoken([_turn(text)]),
     "quotes": lambda text: quotes.candidates([_turn(text)]),
