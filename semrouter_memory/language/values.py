@@ -292,7 +292,7 @@ class _Tokens(list[str]):
     def _phone(self, at: int) -> _Value | None:
         """At least seven digits, blanks, hyphens and brackets, a digit at the end."""
         end = last = at + (self.word(at) == "+")
-        if self.word(at).isspace() or self.word(at) in {"-", ")"}:
+        if self[at] in {"-", ")"}:
             return None
         while end < at + _MOST_PHONE_TOKENS and (self.word(end).isdigit() or self.word(end) in {"(", ")", "-", " "}):
             end += 1
