@@ -4,6 +4,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from semrouter_memory.codec.base import strip_block
+from semrouter_memory.errors import ChatModelError
 from semrouter_memory.language.terms import terms
 from semrouter_memory.language.third_person import to_third_person
 from semrouter_memory.language.values import values
@@ -52,7 +53,7 @@ def _question(text: str) -> object:
 def _model_answer(text: str) -> object:
     try:
         return parse(text)
-    except Exception:  # noqa: BLE001 - only the time counts
+    except ChatModelError:
         return None
 
 
