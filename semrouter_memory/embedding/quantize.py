@@ -1,7 +1,7 @@
 """Published weights to an int8 ONNX model, with the proof that it still is the same model.
 
-Strategy: onnxruntime's fused operators (domain com.microsoft) are written down directly. An exporter would need PyTorch
-to make a graph of small operators, which the runtime then tries to fuse into these again. Two comparisons follow: the float32
+Strategy: onnxruntime's fused operators (domain com.microsoft) are written down directly, where they are faster than those that they
+stand for. An exporter would need PyTorch to make a graph of small operators, which the runtime then tries to fuse into these again. Two comparisons follow: the float32
 graph must reproduce vectors that a forward pass in numpy gave for the same weights, which shows a mistake in the graph or in the
 runtime's operators; the int8 graph must stay near the float32 graph, which bounds what quantising costs.
 
@@ -26,6 +26,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load
 from tokenizers import Tokenizer
 
+from semrouter_memory.embedding.onnx import open_session
 from semrouter_memory.errors import ConfigurationError
 
 Array: TypeAlias = npt.NDArray[np.float32]
@@ -127,7 +128,7 @@ def _token_ids(tokenizer: bytes) -> list[npt.NDArray[np.int64]]:
 def _session(model: bytes) -> Any:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3  # errors; it warns about its own optimiser otherwise
-    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    return open_session(model, options)
 
 
 def _run(session: Any, batch: list[npt.NDArray[np.int64]]) -> Array:
@@ -212,9 +213,8 @@ class _Encoder:
             num_heads=self._shape.heads,
         )
         hidden = self._project_and_norm(f"{name}.attention.output", attended, hidden)
-        inner = self._matmul(f"{name}.intermediate.dense", hidden)
-        bias = self._weight(f"{name}.intermediate.dense.bias")
-        inner = self._add_fused("BiasGelu", [inner, bias], f"{name}.activated")
+        inner = self._dense(f"{name}.intermediate.dense", hidden)
+        inner = self._add_fused("Gelu", [inner], f"{name}.activated")
         return self._project_and_norm(f"{name}.output", inner, hidden)
 
     def pool(self, hidden: str) -> None:
@@ -246,22 +246,17 @@ class _Encoder:
         return self._constant(f"{name}.weight", weight), self._constant(f"{name}.bias", bias)
 
     def _project_and_norm(self, name: str, values: str, residual: str) -> str:
-        product = self._matmul(f"{name}.dense", values)
+        total = self._add("Add", [self._dense(f"{name}.dense", values), residual], f"{name}.total")
         norm = self._layer_norm(f"{name}.LayerNorm")
-        return self._add_fused(
-            "SkipLayerNormalization",
-            [product, residual, *norm, self._weight(f"{name}.dense.bias")],
-            f"{name}.hidden",
-            epsilon=LAYER_NORM_EPSILON,
-        )
+        return self._add("LayerNormalization", [total, *norm], f"{name}.hidden", axis=-1, epsilon=LAYER_NORM_EPSILON)
 
     def _layer_norm(self, name: str) -> tuple[str, str]:
         return self._weight(f"{name}.weight"), self._weight(f"{name}.bias")
 
-    def _matmul(self, name: str, values: str) -> str:
-        """Without the bias: the fused operator that follows adds it."""
+    def _dense(self, name: str, values: str) -> str:
         weight = self._constant(f"{name}.weight", self._weights[f"{name}.weight"].T)
-        return self._add("MatMul", [values, weight], f"{name}.product")
+        product = self._add("MatMul", [values, weight], f"{name}.product")
+        return self._add("Add", [product, self._weight(f"{name}.bias")], f"{name}.biased")
 
     def _weight(self, name: str) -> str:
         return self._constant(name, self._weights[name])

@@ -9,6 +9,7 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 from safetensors.numpy import save
@@ -19,7 +20,7 @@ from semrouter_memory.cli import app
 from semrouter_memory.config import EmbeddingConfig
 from semrouter_memory.embedding import build, quantize
 from semrouter_memory.embedding.build import build_model
-from semrouter_memory.embedding.onnx import OnnxEmbedder
+from semrouter_memory.embedding.onnx import OnnxEmbedder, open_session
 from semrouter_memory.embedding.quantize import Array, BertShape, build_graph
 from semrouter_memory.errors import ConfigurationError
 from tests.numpy_bert import embed
@@ -92,7 +93,7 @@ def ignore(step: str) -> None:
 
 def test_the_graph_is_the_model_also_for_padded_texts() -> None:
     tensors = tiny_weights()
-    session = onnxruntime.InferenceSession(build_graph(tensors, SHAPE).SerializeToString())
+    session = open_session(build_graph(tensors, SHAPE).SerializeToString(), onnxruntime.SessionOptions())
     short, long = np.array([1, 5, 2]), np.array([1, 4, 6, 7, 13, 5, 2])
     feeds = {
         "input_ids": np.array([[*short, 0, 0, 0, 0], long]),
@@ -102,6 +103,18 @@ def test_the_graph_is_the_model_also_for_padded_texts() -> None:
     vectors = session.run(["sentence_embedding"], feeds)[0]
     assert vectors[0] == pytest.approx(embed(tensors, SHAPE, short), abs=1e-5)
     assert vectors[1] == pytest.approx(embed(tensors, SHAPE, long), abs=1e-5)
+
+
+def test_the_runtime_does_not_fuse_the_sum_with_its_normalisation(tmp_path: Path) -> None:
+    """An optimiser that the runtime does not know by this name would still run."""
+    path = tmp_path / "optimised.onnx"
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(path)
+    options.log_severity_level = 3
+    open_session(build_graph(tiny_weights(), SHAPE).SerializeToString(), options)
+    operators = [node.op_type for node in onnx.load(path).graph.node]
+    assert operators.count("LayerNormalization") == 2 * SHAPE.layers
+    assert "SkipLayerNormalization" not in operators
 
 
 async def test_a_built_model_can_be_served(source: Path, target: Path) -> None:
