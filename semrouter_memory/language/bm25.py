@@ -162,13 +162,17 @@ def _hashed_postings(
 
 
 def _merged(remaining: _Postings, new: _Postings) -> _Postings:
-    """Both, in order."""
-    hashes, texts = np.concatenate((remaining[0], new[0])), np.concatenate((remaining[1], new[1]))
-    counts = np.concatenate((remaining[2], new[2]))
-    # As a rule the new texts are the last ones; a stable sort of two sorted parts takes one pass.
-    are_last = not len(remaining[1]) or int(new[1].min()) > int(remaining[1].max())
-    order = np.argsort(hashes, kind="stable") if are_last else np.lexsort((texts, hashes))
-    return hashes[order], texts[order], counts[order]
+    """Both, in order. The new ones are few as a rule, and sorting all again would take most of the time of a write."""
+    (hashes, texts, counts), (new_hashes, new_texts, new_counts) = remaining, new
+    places = np.searchsorted(hashes, new_hashes, side="left")
+    ends = np.searchsorted(hashes, new_hashes, side="right")
+    for at in np.flatnonzero(places < ends):
+        places[at] += np.searchsorted(texts[places[at] : ends[at]], new_texts[at])
+    return (
+        np.insert(hashes, places, new_hashes),
+        np.insert(texts, places, new_texts),
+        np.insert(counts, places, new_counts),
+    )
 
 
 def _joined(values: NDArray[_ScalarT], parts: Sequence[slice]) -> NDArray[_ScalarT]:

@@ -13,7 +13,8 @@ from bisect import bisect_left
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeVar
+from itertools import chain
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +37,9 @@ from semrouter_memory.store.index_record import KINDS, Columns, Label, columns_o
 from semrouter_memory.store.schema import is_searched, projects_within
 
 _HashableT = TypeVar("_HashableT", bound=Hashable)
+
+_Run: TypeAlias = tuple[bool, slice]
+"""Memories that lie together: whether they are of those that are added, and where they lie there."""
 
 _BLOCK = 256
 _TINY = 1e-30
@@ -153,14 +157,14 @@ class OwnerIndex:
         moved = np.full(len(self), -1, dtype=np.intp)
         moved[staying] = np.flatnonzero(stays)
 
+        runs = _runs(origins, len(self))
+
         def column(name: str, of_added: NDArray[Any]) -> NDArray[Any]:
-            pair = [part for part in (getattr(self, name), of_added) if len(part)]
-            joined: NDArray[Any] = np.concatenate(pair)[origins] if pair else of_added
-            return joined
+            return _copied(runs, getattr(self, name), of_added)
 
         project_ids, projects = _coded((*self.project_ids, *added.project_ids))
         attached, attachments = _coded((*self.attached, *added.attached))
-        rows, row_ends = _rows_at(origins, self, added.rows)
+        rows, row_ends = _copied_rows(runs, self, added.rows)
         return OwnerIndex(
             owner=self.owner,
             project_ids=project_ids,
@@ -184,10 +188,10 @@ class OwnerIndex:
             points[at] += bisect_left(among, memory_id, key=lambda point: id_in(self.encoded(int(staying[point]))))
         return points
 
-    def encoded(self, position: int) -> bytes:
-        """The memory's row."""
+    def encoded(self, position: int, count: int = 1) -> bytes:
+        """The memory's row, and those of the next ones."""
         start = int(self.row_ends[position - 1]) if position else 0
-        return self.rows[start : int(self.row_ends[position])]
+        return self.rows[start : int(self.row_ends[position + count - 1])]
 
 
 def unlabelled(_: Memory) -> int:
@@ -226,16 +230,31 @@ def _coded(values: Sequence[_HashableT]) -> tuple[tuple[_HashableT, ...], NDArra
     return different, np.fromiter((codes[value] for value in values), np.uint32, len(values))
 
 
-def _rows_at(origins: NDArray[np.intp], one: OwnerIndex, added: Sequence[bytes]) -> tuple[bytes, NDArray[np.uint32]]:
-    """These rows of both, one after the other, and where each ends. What lies together is copied together."""
-    block = b"".join((one.rows, *added))
-    ends = np.concatenate((one.row_ends.astype(np.int64), len(one.rows) + _ends(added).astype(np.int64)))
-    starts = np.concatenate(([0], ends))[origins]
-    ends = ends[origins]
-    firsts = np.flatnonzero(np.diff(origins, prepend=-2) != 1)
-    lasts = np.append(firsts[1:] - 1, len(origins) - 1)[: len(firsts)]
-    copied = map(slice, starts[firsts].tolist(), ends[lasts].tolist())
-    return b"".join(block[each] for each in copied), np.cumsum(ends - starts, dtype=np.uint32)
+def _runs(origins: NDArray[np.intp], count: int) -> list[_Run]:
+    """What lies together, and can be copied together.
+
+    Args:
+        origins: positions in an index of `count` memories, and behind these in what is added.
+    """
+    firsts = np.flatnonzero((np.diff(origins, prepend=-2) != 1) | (origins == count))
+    lengths = np.diff(firsts, append=len(origins))
+    runs = zip(origins[firsts].tolist(), lengths.tolist(), strict=True)
+    return [
+        (False, slice(at, at + length)) if at < count else (True, slice(at - count, at - count + length))
+        for at, length in runs
+    ]
+
+
+def _copied(runs: Sequence[_Run], one: NDArray[Any], added: NDArray[Any]) -> NDArray[Any]:
+    parts = [(added if is_added else one)[part] for is_added, part in runs]
+    return np.concatenate(parts) if parts else added
+
+
+def _copied_rows(runs: Sequence[_Run], one: OwnerIndex, added: Sequence[bytes]) -> tuple[bytes, NDArray[np.uint32]]:
+    """The rows one after the other, and where each ends."""
+    rows = (added[part] if is_added else (one.encoded(part.start, part.stop - part.start),) for is_added, part in runs)
+    sizes = _copied(runs, np.diff(one.row_ends, prepend=0), np.fromiter(map(len, added), np.int64, len(added)))
+    return b"".join(chain.from_iterable(rows)), np.cumsum(sizes, dtype=np.uint32)
 
 
 def _ends(rows: Sequence[bytes]) -> NDArray[np.uint32]:
