@@ -201,8 +201,8 @@ async def _step_aside(message: wire.Message, exchange: Exchange) -> None:
 
 
 async def _leave_the_core(message: wire.Message, exchange: Exchange) -> None:
-    """The request is answered, and Envoy sends it on; the end of the stream can wait, where it reports nothing."""
-    if message.HasField("request_body") and exchange.refusal is None and not exchange.unreadable:
+    """The request is answered, and Envoy sends it on; the end of the stream can wait."""
+    if message.HasField("request_body") and exchange.refusal is None:
         await asyncio.sleep(AFTERWARDS_SECONDS)
 
 
