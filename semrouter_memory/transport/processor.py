@@ -19,7 +19,6 @@ from semrouter_memory.exchange.turns import ExchangeSettings
 from semrouter_memory.model import Appended, Reason, RecallRequest, RecallResult, Turn
 from semrouter_memory.ports import Clock, Observer
 from semrouter_memory.transport import wire
-from semrouter_memory.transport.request_phase import AFTERWARDS_SECONDS
 
 _ASIDE_SECONDS = 0.01
 """About what a request takes."""
@@ -131,7 +130,6 @@ class Processor:
                 for reply in _noted(wire.replies_to(message, step, outcome), record):
                     yield reply
                 if exchange.finished:
-                    await _leave_the_core(message, exchange)
                     break
         except Exception as error:  # noqa: BLE001 - the one place that fails open: no bug of ours may cost a request
             self.observer.observe(ExchangeFailed(error))
@@ -198,12 +196,6 @@ async def _step_aside(message: wire.Message, exchange: Exchange) -> None:
     """Envoy opens both filters' streams at once. The client waits for recall, and not for the copies."""
     if message.observability_mode and not exchange.observing:
         await asyncio.sleep(_ASIDE_SECONDS)
-
-
-async def _leave_the_core(message: wire.Message, exchange: Exchange) -> None:
-    """The request is answered, and Envoy sends it on; the end of the stream can wait."""
-    if message.HasField("request_body") and exchange.refusal is None:
-        await asyncio.sleep(AFTERWARDS_SECONDS)
 
 
 def _noting(stream: AsyncIterator[wire.Message], record: RecordedStream | None) -> AsyncIterator[wire.Message]:

@@ -75,9 +75,8 @@ class ConcurrentCompression:
 
 
 _SEPARATOR = "\n\n"
-AFTERWARDS_SECONDS = 0.005
-"""How long after a recall it is logged and counted, and the stream ended: where cores are few, the proxy needs this one to send the
-request on."""
+REPORTED_AFTER_SECONDS = 0.005
+"""How long after a recall it is logged and counted: where cores are few, the proxy needs this one to send the request on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +137,7 @@ class RequestPhase:
         if explanation is None:
             if self.journal is not None:
                 self.journal.note(request, result)
-            asyncio.get_running_loop().call_later(AFTERWARDS_SECONDS, self.observer.observe, RecallFinished(result))
+            asyncio.get_running_loop().call_later(REPORTED_AFTER_SECONDS, self.observer.observe, RecallFinished(result))
         return result
 
     async def _compressed(

@@ -41,7 +41,7 @@ from semrouter_memory.recall.recaller import Recaller
 from semrouter_memory.recall.rewrite import Mode, QueryRewriter, RewritingSearch
 from semrouter_memory.recall.strategy import MemorySource, Strategy
 from semrouter_memory.recall.vector_search import SemanticSearch
-from semrouter_memory.transport.request_phase import AFTERWARDS_SECONDS, RequestPhase
+from semrouter_memory.transport.request_phase import REPORTED_AFTER_SECONDS, RequestPhase
 from tests.found import found_index
 from tests.stepped_time import SteppedTime
 
@@ -255,7 +255,7 @@ async def test_an_owners_deletions_are_its_own(member: World) -> None:
 
 async def _reported() -> None:
     """What was recalled until now is logged and counted."""
-    await asyncio.sleep(AFTERWARDS_SECONDS)
+    await asyncio.sleep(REPORTED_AFTER_SECONDS)
 
 
 async def test_the_result_is_reported_once(world: World) -> None:

@@ -12,7 +12,7 @@ from semrouter_memory.model import RecallRequest, RecallResult
 from semrouter_memory.transport import processor
 from semrouter_memory.transport.pb import ext_proc_pb2 as pb
 
-from .test_outcomes import INJECTED, RECALL, SINGLE, Call, Clock, Quiet, Recall, Retain, request
+from .test_outcomes import INJECTED, SINGLE, Call, Clock, Quiet, Recall, Retain, request
 
 
 class Recalling(Recall):
@@ -26,20 +26,16 @@ class Recalling(Recall):
         return await super().recall(request)
 
 
-def serving_with(recaller: Recall) -> processor.Processor:
-    return processor.Processor(
+async def test_copies_give_way_to_the_request_that_they_are_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processor, "_ASIDE_SECONDS", 0.2)
+    done: list[str] = []
+    serving = processor.Processor(
         settings=ExchangeSettings(MemoryConfig(), max_body_bytes=1 << 20, max_answer_bytes=1 << 20),
-        recaller=recaller,
+        recaller=Recalling(done),
         retainer=Retain(),
         observer=Quiet(),
         clock=Clock(),
     )
-
-
-async def test_copies_give_way_to_the_request_that_they_are_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processor, "_ASIDE_SECONDS", 0.2)
-    done: list[str] = []
-    serving = serving_with(Recalling(done))
     call: Any = Call()
 
     async def played(messages: Sequence[pb.ProcessingRequest], name: str) -> None:
@@ -58,19 +54,3 @@ async def test_copies_give_way_to_the_request_that_they_are_of(monkeypatch: pyte
         group.create_task(played(copies, "copies read"))
         group.create_task(played(request(SINGLE), "request answered"))
     assert done == ["recalled", "request answered", "copies read"]
-
-
-async def test_a_stream_ends_when_the_proxy_had_time_to_send_its_request_on() -> None:
-    async def stream() -> AsyncIterator[pb.ProcessingRequest]:
-        for message in request(RECALL):
-            yield message
-
-    call: Any = Call()
-    replies = aiter(serving_with(Recall(INJECTED)).process(stream(), call))
-    assert pb.ProcessingResponse.FromString(await anext(replies)).HasField("request_headers")
-    assert pb.ProcessingResponse.FromString(await anext(replies)).HasField("request_body")
-    end = asyncio.ensure_future(anext(replies, None))
-    for _ in range(10):
-        await asyncio.sleep(0)
-    assert not end.done()
-    assert await end is None
