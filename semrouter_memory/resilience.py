@@ -1,9 +1,11 @@
 """How long a failing dependency is left alone: back-off, cool-down and circuit. Pure: callers pass times and jitter.
 
 Strategy. A `Backoff` computes the delay after failures in a row, for whatever is retried. A `Cooldown` is a pause by the wall
-clock, for work whose retry is planned. A `Circuit` decides for every caller of one dependency whether calls are made.
+clock, for work whose retry is planned. A `Circuit` decides for every caller of one dependency whether calls are made. What
+repeats until it is cancelled asks `is_cancelled` each time.
 """
 
+import asyncio
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -130,3 +132,13 @@ class Circuit:
         """The call was cancelled before its outcome was known: another one may probe."""
         if probe:
             self._probing = False
+
+
+def is_cancelled() -> bool:
+    """Whether the current task was cancelled, even if a library has swallowed the `CancelledError`.
+
+    pymilvus calls `asyncio.wait_for`, which until Python 3.12 returns as if nothing had happened when its caller is cancelled
+    while its work ends (python/cpython#86296).
+    """
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -22,7 +22,7 @@ from semrouter_memory.maintenance.recall_journal import RecallJournal
 from semrouter_memory.maintenance.reflect import InsightWriter
 from semrouter_memory.maintenance.sweep import OWN_SCOPE, Sweeper, isolated, note_time, noted_time
 from semrouter_memory.model import MaintenanceReport, Scope
-from semrouter_memory.resilience import Cooldown
+from semrouter_memory.resilience import Cooldown, is_cancelled
 
 TICK_SECONDS = 2.0
 """Delay between a write and the check of the owner's quota."""
@@ -90,7 +90,7 @@ class MaintenanceScheduler:
         await self.flush()
 
     async def _repeat(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
-        while True:
+        while not is_cancelled():
             await asyncio.sleep(seconds)
             try:
                 await work()

@@ -19,7 +19,7 @@ from semrouter_memory.errors import StoreUnavailableError
 from semrouter_memory.events import StoreFailed
 from semrouter_memory.model import Memory, Reach, Scope
 from semrouter_memory.ports import Observer
-from semrouter_memory.resilience import Backoff
+from semrouter_memory.resilience import Backoff, is_cancelled
 from semrouter_memory.store import schema
 from semrouter_memory.store.connection import PREPARE_SECONDS, MilvusConnection, StoreTarget, connect
 from semrouter_memory.store.in_memory import InMemoryRows
@@ -283,7 +283,7 @@ class MilvusStore(MemoryCollection):
             async with asyncio.timeout(bound), connection.trusted(operation, writes=writes):
                 result = await call(connection)
         except asyncio.CancelledError:
-            if _is_cancelled():
+            if is_cancelled():
                 self._supervisor.unanswered(connection)
                 raise
             # gRPC's way to say that the channel was closed under the call.
@@ -302,11 +302,6 @@ class MilvusStore(MemoryCollection):
             return result
         self._observer.observe(StoreFailed(operation, failure))
         raise failure
-
-
-def _is_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 class SecondaryCollection(MemoryCollection):

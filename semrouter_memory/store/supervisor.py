@@ -14,7 +14,7 @@ from typing import Generic, Protocol, TypeVar
 from semrouter_memory.errors import ConfigurationError, StoreUnavailableError
 from semrouter_memory.events import StoreStateChanged
 from semrouter_memory.ports import Observer
-from semrouter_memory.resilience import Backoff
+from semrouter_memory.resilience import Backoff, is_cancelled
 
 PATIENCE = 3
 """Unanswered calls in a row that make a connection suspect. One is not enough: a client that disconnects looks the same."""
@@ -133,12 +133,12 @@ class ConnectionSupervisor(Generic[ConnectionT]):
     # -- supervision ---------------------------------------------------------------------------------------------------
 
     async def _supervise(self) -> None:
-        while True:
+        while not is_cancelled():
             await self._attention.wait()
             self._attention.clear()
             await self._probe()
             failures = 0
-            while self._current is None:
+            while self._current is None and not is_cancelled():
                 await self._close_retired()
                 if not await self._reopen():
                     await asyncio.sleep(self._backoff.delay(failures, random.random()))  # noqa: S311 - no secret

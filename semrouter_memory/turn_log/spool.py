@@ -230,7 +230,6 @@ class Forwarder:
         self._try_again_at = 0.0
         self._retries = 0
         self._task: asyncio.Task[None] | None = None
-        self._stopping = False
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._run(), name="turn-forwarder")
@@ -286,9 +285,6 @@ class Forwarder:
 
     async def stop(self, seconds: float) -> None:
         """End the loop, then forward what can be forwarded within that time."""
-        # A cancellation that comes with the end of a call to Redis may be lost in it: the loop ends by itself then.
-        self._stopping = True
-        self._spooled.set()
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
@@ -355,7 +351,7 @@ class Forwarder:
 
     async def _run(self) -> None:
         failures = 0
-        while not self._stopping:
+        while True:
             await self._wait_for_work()
             await self._connection.wait()
             self._spooled.clear()

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -13,6 +14,7 @@ from semrouter_memory.backends import Backends
 from semrouter_memory.config import AgeingConfig, ManagementConfig
 from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import ChatModelError, InvalidRequestError, StoreUnavailableError, TurnLogError
+from semrouter_memory.maintenance import schedule
 from semrouter_memory.maintenance.consolidate import Consolidator
 from semrouter_memory.maintenance.eviction import is_expired
 from semrouter_memory.maintenance.recall_journal import MAX_NOTED, RecallJournal
@@ -436,6 +438,25 @@ async def test_what_waits_is_written_at_the_end(house: House) -> None:
     house.use([aged("m0")])
     await maintenance.stop()
     assert await house.state.usage(ALICE, ["m0"]) == {"m0": Usage(1, NOW)}
+
+
+async def test_it_stops_also_when_its_work_swallows_the_cancellation(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedule, "TICK_SECONDS", 0.0)
+    at_work = asyncio.Event()
+
+    async def swallow_once() -> None:
+        with suppress(*([] if at_work.is_set() else [asyncio.CancelledError])):
+            at_work.set()
+            await asyncio.Event().wait()
+
+    maintenance = house.maintenance()
+    monkeypatch.setattr(maintenance, "run_due", swallow_once)
+    maintenance.start()
+    await at_work.wait()
+    async with asyncio.timeout(2):
+        await maintenance.stop()
 
 
 # -- parts that are away -----------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """The shared state store on a real Redis: values end by themselves, and nothing of a forgotten owner stays."""
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -78,4 +79,22 @@ async def test_while_redis_is_away_it_says_so_at_once(own_redis_server: RedisSer
             await store.get(ALICE, ["a"])
     with raising(UnavailableError, service=Service.STATE):
         await store.put(ALICE, "a", b"1", ttl=HOUR)
+    await connection.aclose()
+
+
+@pytest.mark.parametrize("steps", range(12))
+async def test_a_call_that_is_cancelled_ends_its_task_wherever_it_is(redis_server: RedisServer, steps: int) -> None:
+    connection = RedisConnection(redis_server.config())
+    await connection.execute("PING")
+
+    async def call_often() -> None:
+        for _ in range(500):
+            await connection.execute("PING")
+
+    task = asyncio.create_task(call_often())
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait({task})
+    assert task.cancelled()
     await connection.aclose()

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import pytest
 
@@ -23,13 +24,16 @@ class Wire:
     def __init__(self) -> None:
         self.error: Exception | None = None
         self.hangs = False
+        self.swallows_cancellation = False
         self.probes = 0
         self.closed = 0
 
     async def probe(self) -> None:
         self.probes += 1
         if self.hangs:
-            await asyncio.Event().wait()
+            with suppress(*([asyncio.CancelledError] if self.swallows_cancellation else [])):
+                await asyncio.Event().wait()
+            self.swallows_cancellation = False
         if self.error:
             raise self.error
 
@@ -99,6 +103,20 @@ async def test_it_goes_on_trying_and_says_so_once(
     await settled(supervisor, up=True)
     assert exchange.attempts == 6
     assert observer.states == [(False, "nobody answers"), (True, "connected")]
+
+
+async def test_it_ends_also_when_a_probe_swallows_the_cancellation(
+    supervisor: ConnectionSupervisor[Wire], exchange: Exchange, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PROBE_SECONDS", 60)
+    await supervisor.start()
+    (wire,) = exchange.wires
+    wire.hangs = wire.swallows_cancellation = True
+    supervisor.mark_suspect(wire)
+    while not wire.probes:  # noqa: ASYNC110 - same as in `settled`
+        await asyncio.sleep(0)
+    async with asyncio.timeout(2):
+        await supervisor.close()
 
 
 async def test_a_contradiction_at_start_is_raised(supervisor: ConnectionSupervisor[Wire], exchange: Exchange) -> None:
