@@ -50,6 +50,7 @@ Since = Annotated[
     str | None, typer.Option(help="Only what was said from then on: 2027-01-01, or a time with its offset.")
 ]
 Until = Annotated[str | None, typer.Option(help="Only what was said before that time; of a date, up to its end.")]
+Cursor = Annotated[str, typer.Option(help="Where the page before ended.")]
 Filter = Annotated[
     str | None,
     typer.Option(
@@ -153,7 +154,7 @@ def _list(
     client: ApiClient,
     *,
     limit: Annotated[int, typer.Option(min=1, max=200)] = 50,
-    cursor: Annotated[str, typer.Option(help="Where the page before ended.")] = "",
+    cursor: Cursor = "",
     selection: SelectionOptions,
     pinned: Annotated[bool, typer.Option("--pinned", help="Only pinned memories.")] = False,
     goal: Annotated[str | None, typer.Option(help="Only episodes with this text in their goal.")] = None,
@@ -184,7 +185,7 @@ def _entities(
     client: ApiClient,
     *,
     limit: Annotated[int, typer.Option(min=1, max=200)] = 50,
-    after: Annotated[str, typer.Option(help="Where the page before ended.")] = "",
+    after: Cursor = "",
 ) -> Json:
     """List the names in active memories, with the ids of these."""
     return client.ask("GET", MEMORY, "entities", holding="data", query={"limit": limit, "after": after})
@@ -202,19 +203,21 @@ def _end_session(
     out.print(f"ended {shown(ended['session_id'])}, {ended['waiting']} turns to learn from")
 
 
-@_command("search", _print_memories)
+@_command("search", partial(print_page, _print_memories, "cursor"))
 def _search(
     client: ApiClient,
     *,
     query: Annotated[str, typer.Argument(help="What to look for.")],
     limit: Annotated[int, typer.Option(min=1, max=100)] = 10,
+    cursor: Cursor = "",
     selection: SelectionOptions,
     threshold: Annotated[float | None, typer.Option(min=-1, max=1, help="Least relevance.")] = None,
     memory_filter: Filter = None,
 ) -> Json:
     """Find the memories nearest to a query."""
-    asked = {"query": query, "limit": limit, "threshold": threshold, "filter": memory_filter, **asdict(selection)}
-    return client.ask("POST", MEMORY, "search", holding="data", json=given(asked))["data"]
+    further = {"threshold": threshold, "filter": memory_filter}
+    asked = {"query": query, "limit": limit, "cursor": cursor, **further, **asdict(selection)}
+    return client.ask("POST", MEMORY, "search", holding="data", json=given(asked))
 
 
 @_command("explain", _print_explanation)

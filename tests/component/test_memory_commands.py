@@ -183,7 +183,13 @@ async def test_lists_and_hits_as_json(run: Run) -> None:
     assert "more: --cursor" in page.output
     listed = json.loads((await run("list", "--json")).stdout)
     assert len(listed["data"]) == 3
-    assert len(json.loads((await run("search", "tea", "--json", "--limit", "2")).stdout)) == 2
+
+    found = json.loads((await run("search", "tea", "--json", "--limit", "2")).stdout)
+    assert "more: --cursor" in (await run("search", "tea", "--limit", "2")).output
+    following = ("--limit", "2", "--cursor", found["next_cursor"])
+    further = json.loads((await run("search", "tea", "--json", *following)).stdout)
+    assert [len(page["data"]) for page in (found, further)] == [2, 1]
+    assert {each["id"] for page in (found, further) for each in page["data"]} == {each["id"] for each in listed["data"]}
 
 
 async def test_an_export_is_a_line_of_json_for_each(run: Run) -> None:
