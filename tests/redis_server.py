@@ -11,6 +11,7 @@ import pytest
 
 import bench.redis_server
 from semrouter_memory.config import RedisConfig
+from semrouter_memory.turn_log import redis_rows
 from tests.run_servers import of_the_run
 
 
@@ -46,6 +47,14 @@ def redis_server() -> RedisServer:
     """A running server that all tests of a run share; each uses a prefix of its own."""
     program = _require_program()
     return of_the_run("redis", lambda directory: RedisServer(program, directory))
+
+
+@pytest.fixture
+def patient() -> Iterator[None]:
+    """On a busy machine Redis may take longer than recall waits for it, and a replica then tells what it knew before."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(redis_rows, "_PATIENCE_SECONDS", 5)
+        yield
 
 
 @pytest.fixture

@@ -15,6 +15,8 @@ from tests.memories import memory
 from tests.redis_server import RedisServer
 from tests.replicas import Installation, until
 
+pytestmark = pytest.mark.usefixtures("patient")
+
 EVERYTHING = Reach.ALL
 
 

@@ -16,23 +16,18 @@ import pytest
 
 from semrouter_memory.errors import TurnLogError
 from semrouter_memory.model import AppendOutcome, Claim, Reach, Scope, Tombstone, TurnState, TurnTotals
-from semrouter_memory.turn_log import redis_rows
 from semrouter_memory.turn_log.redis_log import RedisTurnLog
 from tests.contract.turn_logs import ALICE, BOB, LEASE, START, a_turn, append, claimed
 from tests.redis_server import RedisServer
 from tests.replicas import Installation, Replica, until
+
+pytestmark = pytest.mark.usefixtures("patient")
 
 
 @pytest.fixture
 def shared(redis_server: RedisServer, tmp_path: Path) -> Installation:
     """On the server that all tests share, for tests that leave it alone."""
     return Installation(redis_server.url, tmp_path)
-
-
-@pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a busy machine Redis may take longer than recall waits for it, and a replica then tells what it knew before."""
-    monkeypatch.setattr(redis_rows, "_PATIENCE_SECONDS", 5)
 
 
 class TestOneOfThemExtracts:

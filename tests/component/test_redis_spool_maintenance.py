@@ -14,6 +14,8 @@ from tests.contract.turn_logs import ALICE, START, a_turn
 from tests.redis_server import RedisServer
 from tests.replicas import Installation, Replica, leave_the_spool_soon, until
 
+pytestmark = pytest.mark.usefixtures("patient")
+
 
 @pytest.fixture
 def shared(redis_server: RedisServer, tmp_path: Path) -> Installation:

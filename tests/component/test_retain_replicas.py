@@ -22,6 +22,8 @@ from tests.memory_service import backends_of
 from tests.redis_server import RedisServer
 from tests.retaining import ALICE, BreakableStore, Collecting, SteppingClock
 
+pytestmark = pytest.mark.usefixtures("patient")
+
 SESSIONS, TURNS = 4, 3
 WORDS = ("budget for the Hawaii trip", "favourite colour", "dog", "office", "bike", "tea", "piano", "garden")
 

@@ -28,7 +28,9 @@ def _never(error: BaseException) -> None:
 
 
 @pytest.fixture(params=["sqlite", "redis"])
-async def turn_log(request: pytest.FixtureRequest, clock: SteppedClock, tmp_path: Path) -> AsyncIterator[WholeTurnLog]:
+async def turn_log(
+    request: pytest.FixtureRequest, clock: SteppedClock, tmp_path: Path, patient: None
+) -> AsyncIterator[WholeTurnLog]:
     if request.param == "sqlite":
         log = SqliteTurnLog(tmp_path / "log" / "turns.db", clock=clock, config=RetainConfig(max_turn_chars=1000))
         yield log

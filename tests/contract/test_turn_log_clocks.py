@@ -13,6 +13,8 @@ from tests.contract.turn_logs import ALICE, START, SteppedClock, WholeTurnLog, a
 from tests.redis_server import RedisServer
 from tests.replicas import Installation
 
+pytestmark = pytest.mark.usefixtures("patient")
+
 DAY = 86_400
 DECADE = 3_650 * DAY
 STATEMENT = "User lives in Berlin"
