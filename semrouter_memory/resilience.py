@@ -1,4 +1,4 @@
-"""How long a failing dependency is left alone: back-off, cool-down and circuit. Pure: callers pass times and jitter.
+"""How long a failing dependency is left alone: back-off, cool-down and circuit, to which callers pass times and jitter.
 
 Strategy. A `Backoff` computes the delay after failures in a row, for whatever is retried. A `Cooldown` is a pause by the wall
 clock, for work whose retry is planned. A `Circuit` decides for every caller of one dependency whether calls are made. What

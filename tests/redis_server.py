@@ -52,7 +52,7 @@ def redis_server() -> RedisServer:
 @pytest.fixture
 def patient() -> Iterator[None]:
     """On a busy machine Redis may take longer than recall waits for it, and a replica then tells what it knew before."""
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:  # its own: a test may undo what `monkeypatch` did
         patch.setattr(redis_rows, "_PATIENCE_SECONDS", 5)
         yield
 

@@ -4,7 +4,7 @@ import json
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from stat import S_IMODE, S_ISDIR
+from stat import S_ISDIR
 
 import pytest
 import pytest_asyncio
@@ -159,7 +159,7 @@ def modes(directory: Path) -> dict[str, int]:
         with suppress(FileNotFoundError):  # a write in the journal goes when the store has made it
             stat = path.stat()
             if S_ISDIR(stat.st_mode) or stat.st_size:
-                found[path.name] = S_IMODE(stat.st_mode) & 0o777
+                found[path.name] = stat.st_mode & 0o777
     return found
 
 

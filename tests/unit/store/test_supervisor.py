@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import suppress
 
 import pytest
 
@@ -31,9 +30,12 @@ class Wire:
     async def probe(self) -> None:
         self.probes += 1
         if self.hangs:
-            with suppress(*([asyncio.CancelledError] if self.swallows_cancellation else [])):
+            try:
                 await asyncio.Event().wait()
-            self.swallows_cancellation = False
+            except asyncio.CancelledError:
+                if not self.swallows_cancellation:
+                    raise
+                self.swallows_cancellation = False
         if self.error:
             raise self.error
 
