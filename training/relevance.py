@@ -25,7 +25,7 @@ from training.fitting import Example, fit, left_out, read
 
 WANTS_CUT = 0.43
 CUT = 0.32
-_STRENGTH = 0.2
+_STRENGTH = 0.4
 _FEWEST = 3
 _COSINES = (0.2, 0.6, 1.0)
 _FIRST = 5

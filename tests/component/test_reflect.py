@@ -209,14 +209,14 @@ async def test_a_busy_model_is_not_asked_more(known: Recalling, chat_server: Sta
 
 async def test_a_model_is_shown_no_more_than_its_bounds(known: Recalling, chat_server: StandInServer) -> None:
     chat_server.content("UNKNOWN")
-    await known.remember(*(f"My budget for the Hawaii trip, part {number}" for number in range(30)))
+    await known.remember(*(f"My budget for the Hawaii trip, part {number}" for number in range(8)))
     async with asking(known, section(chat_server.port)) as reflect:
         await reflect(limit=3)
         assert prompt_of(chat_server).count("\n[") == 3
     async with asking(known, section(chat_server.port), token_budget=100) as reflect:
         answer = await reflect()
         assert 1 <= prompt_of(chat_server).count("\n[") <= 5
-    assert answer["counted"]["times"] == 31
+    assert answer["counted"]["times"] == 9
 
 
 # -- without a model ---------------------------------------------------------------------------------------------------
