@@ -19,8 +19,8 @@ CUT = 0.12
 _STRENGTH = 1.0
 _BEST = 5
 """Passages of a request that are examples: others are never candidates."""
-_EVERY = 10
-"""Of so many requests for something else one is asked: otherwise they would outweigh the questions by forty to one."""
+_EVERY = 26
+"""Of so many requests for something else one is asked: otherwise they would outweigh the questions by a hundred to one."""
 _SCOPE = Scope("training", kind=OwnerKind.ORGANISATION)
 _NOW = datetime(2026, 11, 1, tzinfo=UTC)
 

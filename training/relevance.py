@@ -23,7 +23,7 @@ from semrouter_memory.store.owner_index import build_index
 from training import fitting
 from training.fitting import Example, fit, left_out, read
 
-WANTS_CUT = 0.43
+WANTS_CUT = 0.48
 CUT = 0.32
 _STRENGTH = 0.4
 _FEWEST = 3

@@ -1,0 +1,122 @@
+"""Plain questions, in the words in which anybody would ask them, find what they ask for; plain ones of another kind find nothing.
+
+Strategy: the labelled requests that the decisions are fitted on are varied on purpose, and so a fit may forget the most common ones.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from semrouter_memory.config import EmbeddingConfig
+from semrouter_memory.embedding.onnx import OnnxEmbedder
+from semrouter_memory.model import Scope
+from tests.recalling import recalling
+
+pytest_plugins = ("tests.model_fixture",)
+
+ASKED = (
+    ("User's favourite zebra is called Marty", "What's my favourite zebra called?"),
+    ("User's dog is called Rex", "what's my dog called"),
+    ("User's sister is Ana", "what is my sister's name"),
+    ("User's birthday is 3 May", "when is my birthday?"),
+    ("User drives a Skoda Octavia", "what car do i drive"),
+    ("User's blood type is A+", "What is my blood type?"),
+    ("User's wifi is called Hedgehog", "What's my wifi called"),
+    ("User's favourite colour is teal", "what is my favorite color?"),
+    ("User works at Northwind as an accountant", "where do I work?"),
+    ("User is allergic to peanuts", "what am I allergic to?"),
+    ("User's boss is Marta", "who is my boss"),
+    ("User lives in Porto", "which city do i live in"),
+    ("User's son Tom is 7", "how old is my son?"),
+    ("User's wife is called Julia", "what's my wife's name?"),
+    ("User's shoe size is 43", "What shoe size do I wear?"),
+    ("User supports Everton", "which football team do I support"),
+    ("User's flight to Oslo leaves on 12 June at 7:40", "when does my flight leave?"),
+    ("User's budget for the kitchen is 8,000 euros", "what's my budget for the kitchen?"),
+    ("User prefers window seats", "do I prefer window or aisle seats?"),
+    ("User's favourite band is Low", "whats my favourite band"),
+    ("User studies marine biology in Bergen", "what do I study?"),
+    ("User's landlord is Mr Petrov", "what is the name of my landlord"),
+    ("User pays 950 a month for rent", "how much rent do i pay"),
+    ("User takes 20 mg of citalopram in the morning", "what medication do I take?"),
+    ("User's license plate is OX-17-KL", "what's my license plate number"),
+    ("User's cat is a Maine Coon", "what breed is my cat?"),
+    ("User's dentist is Dr Amsel", "who's my dentist"),
+    ("User's project is called Bluebird", "what is my project called?"),
+    ("User's deadline for the thesis is 1 September", "when is my thesis due?"),
+    ("User's team uses PostgreSQL 15", "which database does my team use"),
+    ("User has two daughters, Ida and Mia", "what are my daughters' names?"),
+    ("User is vegetarian", "am I vegetarian or vegan?"),
+    ("User's gym is closed on Sundays", "is my gym open on sundays"),
+    ("User graduated in 2012", "what year did I graduate?"),
+    ("User's favourite book is Stoner", "what's my favorite book"),
+    ("User's height is 182 cm", "how tall am I"),
+    ("User's hourly rate is 68 euros", "what is my hourly rate?"),
+    ("User's piano lesson is on Thursdays at five", "what time is my piano lesson"),
+    ("User speaks Dutch and Italian", "which languages do I speak?"),
+    ("User's car insurance is with Aviva", "who is my car insurance with?"),
+    ("User's laptop is a ThinkPad X1", "what laptop do i have"),
+    ("User's mother lives in Graz", "where does my mother live?"),
+    ("User's favourite pizza is quattro formaggi", "what pizza do I like best?"),
+    ("User was born in Tartu", "where was I born"),
+    ("User's anniversary is on 9 October", "when is my wedding anniversary?"),
+    ("User weighs 71 kg", "how much do I weigh?"),
+    ("User's plumber is called Otto", "what was my plumber's name again?"),
+    ("User's kids go to Linden school", "what school do my kids go to"),
+    ("User drinks oat milk", "what kind of milk do I drink?"),
+    ("User is saving for a sailing boat", "what am I saving for"),
+)
+NOT_ASKED = (
+    "what is the capital of norway",
+    "how old is the universe",
+    "what's the tallest mountain in africa",
+    "who wrote moby dick",
+    "what is a mortgage",
+    "how do vaccines work",
+    "what is the weather usually like in oslo in june",
+    "what time is it in tokyo",
+    "what does a plumber do",
+    "which football team won the champions league in 2005",
+    "how tall is the eiffel tower",
+    "what's the difference between a crocodile and an alligator",
+    "who invented the piano",
+    "what breed of dog is lassie",
+    "hi",
+    "thanks!",
+    "tell me a joke",
+    "what is 15% of 80",
+    "translate good morning into french",
+    "write a haiku about autumn",
+    "how many days are in february",
+    "what color is the sky on mars",
+    "who is the president of france",
+    "what are symptoms of flu",
+    "what year did world war 2 end",
+    "what language do they speak in brazil",
+    "is the earth round",
+    "how much does an elephant weigh",
+    "when is easter this year",
+)
+_FACTS_OF_ONE = 10
+
+
+@pytest.fixture
+def embedder(model_directory: Path) -> OnnxEmbedder:
+    return OnnxEmbedder.load(EmbeddingConfig(), model_directory)
+
+
+async def test_plain_questions_find_what_they_ask_for(embedder: OnnxEmbedder) -> None:
+    missed = []
+    async with recalling(embedder) as known:
+        for start in range(0, len(ASKED), _FACTS_OF_ONE):
+            scope, asked = Scope(f"user-{start}"), ASKED[start : start + _FACTS_OF_ONE]
+            await known.remember(*(fact for fact, _ in asked), scope=scope)
+            missed += [question for fact, question in asked if fact not in await known.given(question, scope=scope)]
+    assert not missed
+
+
+async def test_plain_requests_of_another_kind_find_nothing(embedder: OnnxEmbedder) -> None:
+    async with recalling(embedder) as known:
+        await known.remember(*(fact for fact, _ in ASKED[:_FACTS_OF_ONE]))
+        given = [request for request in NOT_ASKED if await known.given(request)]
+    assert not given
