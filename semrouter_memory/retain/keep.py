@@ -28,7 +28,7 @@ CUT = 0.16
 """From this probability on a sentence is worth keeping: a needless memory costs little, a missing one is lost."""
 _TRUER = 0.3
 """So many times as likely as to be supposed, played, ironic, pasted or about others it must be to be worth keeping."""
-_ASKING_CUT = 0.3
+_ASKING_CUT = 0.5
 """A question or an order tells something on the way, or is of no use later."""
 _SMALL_TALK = 0.88
 _UNTRUE = 0.9
