@@ -8,8 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from semrouter_memory.config import EmbeddingConfig
 from semrouter_memory.embedding.build import build_model
+from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.errors import ConfigurationError
+from semrouter_memory.evaluation.retrieval_run import CachingEmbedder
+from semrouter_memory.ports import Embedder
 
 _DIRECTORY = Path(os.environ.get("SEMROUTER_MEMORY_TEST_MODEL", Path(__file__).parents[1] / ".cache" / "model"))
 
@@ -27,6 +31,12 @@ def model_directory() -> Path:
             if os.environ.get("CI"):
                 raise
             pytest.skip(f"no embedding model: {error}")
+
+
+@pytest.fixture(scope="module")
+def embedder(model_directory: Path) -> Embedder:
+    """Embeds each question once, and each of the sentences that relevance is measured against."""
+    return CachingEmbedder(OnnxEmbedder.load(EmbeddingConfig(), model_directory))
 
 
 @contextmanager

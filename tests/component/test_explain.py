@@ -3,16 +3,13 @@
 import json
 from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from google.protobuf.json_format import MessageToDict
 
-from semrouter_memory.config import EmbeddingConfig, ManagementConfig
-from semrouter_memory.embedding.onnx import OnnxEmbedder
-from semrouter_memory.evaluation.retrieval_run import CachingEmbedder
+from semrouter_memory.config import ManagementConfig
 from semrouter_memory.exchange.turns import ExchangeSettings
 from semrouter_memory.maintenance.recall_journal import receipt_lines
 from semrouter_memory.manage.http import create_user_api
@@ -47,11 +44,6 @@ class Call:
 
     def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
         return ()
-
-
-@pytest.fixture(scope="module")
-def embedder(model_directory: Path) -> Embedder:
-    return CachingEmbedder(OnnxEmbedder.load(EmbeddingConfig(), model_directory))
 
 
 @pytest.fixture

@@ -3,16 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from semrouter_memory.config import EmbeddingConfig
 from semrouter_memory.deletion.in_words import InWords
-from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.errors import StoreUnavailableError
-from semrouter_memory.evaluation.retrieval_run import CachingEmbedder
 from semrouter_memory.model import (
     Criteria,
     MemoryType,
@@ -37,11 +33,6 @@ FACTS = (
     *("My dog is called Rex", "I drive an old blue Volvo", "I pay 900 euros a month in rent"),
 )
 ORDER = "Forget what I told you about my budget for the Hawaii trip."
-
-
-@pytest.fixture(scope="module")
-def embedder(model_directory: Path) -> Embedder:
-    return CachingEmbedder(OnnxEmbedder.load(EmbeddingConfig(), model_directory))
 
 
 @pytest.fixture

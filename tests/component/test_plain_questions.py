@@ -3,13 +3,8 @@
 Strategy: the labelled requests that the decisions are fitted on are varied on purpose, and so a fit may forget the most common ones.
 """
 
-from pathlib import Path
-
-import pytest
-
-from semrouter_memory.config import EmbeddingConfig
-from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.model import Scope
+from semrouter_memory.ports import Embedder
 from tests.recalling import recalling
 
 pytest_plugins = ("tests.model_fixture",)
@@ -100,12 +95,7 @@ NOT_ASKED = (
 _FACTS_OF_ONE = 10
 
 
-@pytest.fixture
-def embedder(model_directory: Path) -> OnnxEmbedder:
-    return OnnxEmbedder.load(EmbeddingConfig(), model_directory)
-
-
-async def test_plain_questions_find_what_they_ask_for(embedder: OnnxEmbedder) -> None:
+async def test_plain_questions_find_what_they_ask_for(embedder: Embedder) -> None:
     missed = []
     async with recalling(embedder) as known:
         for start in range(0, len(ASKED), _FACTS_OF_ONE):
@@ -115,7 +105,7 @@ async def test_plain_questions_find_what_they_ask_for(embedder: OnnxEmbedder) ->
     assert not missed
 
 
-async def test_plain_requests_of_another_kind_find_nothing(embedder: OnnxEmbedder) -> None:
+async def test_plain_requests_of_another_kind_find_nothing(embedder: Embedder) -> None:
     async with recalling(embedder) as known:
         await known.remember(*(fact for fact, _ in ASKED[:_FACTS_OF_ONE]))
         given = [request for request in NOT_ASKED if await known.given(request)]

@@ -1,13 +1,9 @@
 """Recall with the real model, the real turn log and the store in memory, at the default settings."""
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
-from semrouter_memory.config import EmbeddingConfig
-from semrouter_memory.embedding.onnx import OnnxEmbedder
-from semrouter_memory.evaluation.retrieval_run import CachingEmbedder
 from semrouter_memory.manage.schemas import StoreRequest, UpdateRequest
 from semrouter_memory.model import FORM, WITHIN, Message, Reach, Reason, Role, Scope, Tombstone
 from semrouter_memory.ports import Embedder
@@ -57,12 +53,6 @@ GENERAL = (
     "How many moons does Jupiter have?",
     "法国的首都是哪里？",
 )
-
-
-@pytest.fixture(scope="module")
-def embedder(model_directory: Path) -> Embedder:
-    """Embeds each question once, and each of the sentences that relevance is measured against."""
-    return CachingEmbedder(OnnxEmbedder.load(EmbeddingConfig(), model_directory))
 
 
 @pytest.fixture(params=[True, False], ids=["at hand", "in the store"])

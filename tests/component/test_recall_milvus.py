@@ -9,9 +9,7 @@ import pytest
 
 from semrouter_memory.app.adapters import record_format
 from semrouter_memory.app.pipelines import knowledge_service
-from semrouter_memory.config import EmbeddingConfig, KnowledgeConfig, MilvusConfig
-from semrouter_memory.embedding.onnx import OnnxEmbedder
-from semrouter_memory.evaluation.retrieval_run import CachingEmbedder
+from semrouter_memory.config import KnowledgeConfig, MilvusConfig
 from semrouter_memory.knowledge.service import KnowledgeService, Upload
 from semrouter_memory.manage.schemas import StoreRequest, UpdateRequest
 from semrouter_memory.model import (
@@ -76,11 +74,6 @@ class Pair:
         near = await self.near.given(query, scope=scope, types=types)
         assert sorted(near) == sorted(await self.far.given(query, scope=scope, types=types))
         return near
-
-
-@pytest.fixture(scope="module")
-def embedder(model_directory: Path) -> Embedder:
-    return CachingEmbedder(OnnxEmbedder.load(EmbeddingConfig(), model_directory))
 
 
 @pytest.fixture
