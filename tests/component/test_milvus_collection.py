@@ -347,10 +347,20 @@ print("still there", flush=True)
 server.stop()
 """
 
+# On a busy machine Milvus Lite's process does not listen yet when pymilvus connects; it goes on starting.
 _HOLD_WITH_PYMILVUS = """
 import sys
-from pymilvus import MilvusClient
-client = MilvusClient(sys.argv[1] + "/milvus.db")
+import time
+from pymilvus import MilvusClient, MilvusException
+deadline = time.monotonic() + 30
+while True:
+    try:
+        client = MilvusClient(sys.argv[1] + "/milvus.db")
+        break
+    except MilvusException:
+        if time.monotonic() > deadline:
+            raise
+        time.sleep(0.1)
 print("held", flush=True)
 sys.stdin.readline()
 client.list_collections()

@@ -62,6 +62,10 @@ class Recorder:
         self.events.append(event)
 
 
+_OWN_CONNECTION = (("grpc.use_local_subchannel_pool", 1),)
+"""gRPC's channels of one process share the connections to an address, and a closed channel's may outlive it, broken."""
+
+
 class Now:
     def now(self) -> datetime:
         return datetime(2026, 3, 15, tzinfo=UTC)
@@ -86,7 +90,7 @@ class Service:
         server = ExtProcServer(config or ServerConfig(listen="127.0.0.1:0", drain_seconds=0), processor)
         address = await server.start()
         try:
-            async with grpc.aio.insecure_channel(address) as channel:
+            async with grpc.aio.insecure_channel(address, options=_OWN_CONNECTION) as channel:
                 yield channel
         finally:
             await server.stop()
