@@ -84,11 +84,6 @@ class TermIndex:
         texts, weights = self.texts_at(postings), _joined(self.weights, postings)
         return np.bincount(texts, weights, len(self)).astype(np.float32)
 
-    def shares(self, postings: Sequence[slice]) -> NDArray[np.float32]:
-        """How much of each text the terms with these postings make up, 0..1. Each term once."""
-        counts = np.bincount(self.texts_at(postings), _joined(self.counts, postings), len(self))
-        return np.minimum(counts / np.maximum(self.lengths, 1), 1.0).astype(np.float32)
-
     def texts_at(self, postings: Sequence[slice]) -> NDArray[np.uint32]:
         """The texts of these postings."""
         return _joined(self.texts, postings)

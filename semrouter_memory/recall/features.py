@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from semrouter_memory.language.bm25 import TermIndex
 from semrouter_memory.language.scripts import CJK
-from semrouter_memory.language.terms import search_terms, terms
-from semrouter_memory.model import Hit, Memory, Message, Period, Role, Vector
+from semrouter_memory.language.terms import search_terms
+from semrouter_memory.model import Hit, Memory, Period, Vector
 from semrouter_memory.ports import MemoryIndex
 from semrouter_memory.recall import wants
 from semrouter_memory.recall.categories import Need, need_of
@@ -41,8 +41,6 @@ _GENERAL_FORM = re.compile(
     re.IGNORECASE,
 )
 _LONGEST_PERIOD = timedelta(days=120)
-_ANSWERS = 2
-_MAX_ANSWER_CHARS = 2_000
 
 
 _NO_INTENT = Intent()
@@ -59,7 +57,6 @@ class QueryFeatures:
     Attributes:
         text: what the user asked.
         terms: of the text that is searched for.
-        answered: terms of the last answers, whose content need not be repeated.
         need: what the request needs, by its words.
         impersonal: it has the form of a question of general knowledge, and no first person.
         chinese: it has Chinese characters, of which the default model knows few.
@@ -72,7 +69,6 @@ class QueryFeatures:
 
     text: str
     terms: tuple[str, ...]
-    answered: tuple[str, ...]
     need: Need
     personal: bool
     impersonal: bool
@@ -90,7 +86,6 @@ class QueryFeatures:
         return cls(
             text=text,
             terms=tuple(dict.fromkeys(search_terms(query.search_words))),
-            answered=tuple(dict.fromkeys(term for answer in _last_answers(history) for term in terms(answer))),
             need=need_of(text),
             personal=personal,
             impersonal=not personal and bool(_GENERAL_FORM.match(text)) and not query.follows_up,
@@ -127,7 +122,6 @@ class CandidateFeatures:
         index: where they are, at these `positions`.
         lexical: BM25 with the query's terms.
         nearby: the same of the memories written just before and after, weighted.
-        answered: how much of the memory the last answers repeat, 0..1.
         labels: `MemoryCategory` of each.
         timely: whether the memory was written in the period that the query speaks of; None: it speaks of none.
         known_names: how many of the query's names occur in one of them.
@@ -138,7 +132,6 @@ class CandidateFeatures:
     positions: NDArray[np.intp]
     lexical: Floats
     nearby: Floats
-    answered: Floats
     labels: NDArray[np.uint16]
     timely: NDArray[np.bool_] | None = None
     known_names: int = 0
@@ -150,17 +143,15 @@ class CandidateFeatures:
         words, created_at = index.words, index.created_at
         selected = _selection(index, positions)
         named = tuple(chain.from_iterable(query.names))
-        found = iter(words.find((*query.terms, *named, *query.answered)))
+        found = iter(words.find((*query.terms, *named)))
         lexical = words.scores([*islice(found, len(query.terms))])[selected]
         known_names = _known_names(words, selected, [[*islice(found, len(name))] for name in query.names])
-        answered = words.shares([*found])[selected] if query.answered else np.zeros_like(lexical)
         return cls(
             index=index,
             positions=positions,
             lexical=lexical,
             # Among the candidates only: a memory of another project, or an expired one, is no neighbour.
             nearby=_nearby(lexical, created_at[selected]),
-            answered=answered,
             labels=index.labels[selected],
             timely=_written_in(query.period, created_at[selected]),
             known_names=known_names,
@@ -185,7 +176,6 @@ class CandidateFeatures:
             "similarity": self.similarity[rows],
             "lexical": self.lexical[rows],
             "nearby": self.nearby[rows],
-            "answered": self.answered[rows],
             **timely,
         }
 
@@ -222,10 +212,6 @@ class _IndexedHit(Hit):
 
 
 _HIT_FIELDS = ("_index", "_position", "similarity", "relevance")
-
-
-def _last_answers(history: Sequence[Message]) -> list[str]:
-    return [message.text[:_MAX_ANSWER_CHARS] for message in history if message.role is Role.ASSISTANT][-_ANSWERS:]
 
 
 def _known_names(words: TermIndex, selected: slice | NDArray[np.intp], names: Sequence[Sequence[slice]]) -> int:

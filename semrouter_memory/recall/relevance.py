@@ -3,7 +3,7 @@
 Two steps, both linear. First the **score** of a memory, in units of a cosine: what it and the question have in common in
 meaning and in words, what its neighbours have, and what the request needs without asking:
 
-    score = cosine + 0.08 BM25 + 0.09 BM25 of the neighbours - 0.18 [a question itself] - 0.67 share said in the last answers
+    score = cosine + 0.08 BM25 + 0.09 BM25 of the neighbours - 0.18 [a question itself]
           + what its class is worth to the request (`_NEEDED`) + 0.2 [written in the period that the question speaks of]
 
 For a Chinese question the cosine counts as much as the fit found the embedding model to know of Chinese: with the default model,
@@ -34,7 +34,6 @@ from semrouter_memory.recall.prototypes import Prototypes
 _LEXICAL = 0.084
 _NEARBY = 0.088
 _IS_QUESTION = -0.181
-_ANSWERED = -0.667
 CHINESE_COSINE = "chinese cosine"
 """The constant of a fitted model: what a cosine counts for a Chinese question."""
 _CHINESE_COSINE = 0.2
@@ -78,7 +77,6 @@ def score(candidates: CandidateFeatures, query: QueryFeatures, needs: Floats) ->
     """
     cosine, lexical = cosine_worth(query), _CHINESE_LEXICAL if query.chinese else _LEXICAL
     scores = cosine * candidates.similarity + lexical * candidates.lexical + _NEARBY * candidates.nearby
-    scores += _ANSWERED * candidates.answered
     if candidates.timely is not None:
         scores += np.float32(_TIMELY) * candidates.timely
     scores += np.float32(_IS_QUESTION) * ((candidates.labels & _QUESTION) != 0)

@@ -262,7 +262,7 @@ async def test_a_receipt_says_what_a_request_was_given(known: Recalling) -> None
     greeted, answered = await receipts(known)
     assert (greeted["reason"], greeted["memories"]) == ("greeting", [])
     assert (answered["reason"], [each["id"] for each in answered["memories"]]) == ("injected", [told["memory_ids"]])
-    assert f"{answered['memories'][0]['relevance']:.3f}" == told["memory_scores"]
+    assert answered["memories"][0]["relevance"] == pytest.approx(float(told["memory_scores"]), abs=0.001)
     assert BUDGET not in json.dumps(answered)
     used = await known.adapters.state.usage(ALICE, [told["memory_ids"]])
     assert [each.access_count for each in used.values()] == [1], "what is only explained is not counted"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from semrouter_memory.language.terms import terms
-from semrouter_memory.model import Memory, Message, Period, Role, Scope
+from semrouter_memory.model import Memory, Message, Period, Scope
 from semrouter_memory.recall.categories import MemoryCategory, Need, categories_of
 from semrouter_memory.recall.features import CandidateFeatures, QueryFeatures
 from semrouter_memory.recall.prototypes import Intent
@@ -77,18 +77,6 @@ def test_chinese_is_told_by_its_characters(text: str, chinese: bool) -> None:
     assert asked(text).chinese is chinese
 
 
-def test_the_last_two_answers_are_what_has_been_said() -> None:
-    turns = [
-        Message(Role.ASSISTANT, "zebra"),
-        Message(Role.USER, "lion"),
-        Message(Role.ASSISTANT, "tiger"),
-        Message(Role.ASSISTANT, "bear " + "x" * 3_000 + " wolf"),
-    ]
-    answered = asked("hello", *turns).answered
-    assert {"tiger", "bear"} <= set(answered)
-    assert not {"zebra", "lion", "wolf"} & set(answered)
-
-
 # -- candidates --------------------------------------------------------------------------------------------------------
 
 
@@ -100,7 +88,7 @@ def test_columns_are_those_of_the_chosen_memories() -> None:
     assert rows.lexical[0] > rows.lexical[1] == 0
     assert rows.labels[1] & MemoryCategory.DIET
     whole = gathered(index, question)
-    for column in ("similarity", "lexical", "nearby", "answered", "labels"):
+    for column in ("similarity", "lexical", "nearby", "labels"):
         assert np.array_equal(getattr(rows, column), getattr(whole, column)[[1, 2]])
 
 
@@ -126,14 +114,7 @@ def test_memories_of_another_conversation_are_no_neighbours() -> None:
 @pytest.mark.parametrize("count", [0, 1, 2, 3])
 def test_few_memories_or_none_have_features_too(count: int) -> None:
     rows = gathered(index_of(["piano"] * count, range(count)), asked("piano"))
-    assert len(rows.nearby) == len(rows.answered) == count
-
-
-def test_what_the_answer_said_is_a_share_of_the_memory() -> None:
-    index = index_of(["User drives a blue car", "User plays chess"], [0, 100])
-    rows = gathered(index, asked("which color", Message(Role.ASSISTANT, "You drive a blue car.")))
-    assert rows.answered.tolist() == [1, 0]
-    assert gathered(index, asked("which color")).answered.tolist() == [0, 0]
+    assert len(rows.nearby) == count
 
 
 def test_memories_written_in_the_period_of_the_question_are_told() -> None:

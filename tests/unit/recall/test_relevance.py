@@ -39,7 +39,6 @@ def rows(**columns: Sequence[float]) -> CandidateFeatures:
         similarity=column("similarity", 0.3),
         lexical=column("lexical"),
         nearby=column("nearby"),
-        answered=column("answered"),
         labels=column("labels").astype(np.uint16),
     )
 
@@ -58,12 +57,8 @@ def test_a_memory_scores_higher_for_what_it_shares_with_the_question(column: str
     assert low < high
 
 
-@pytest.mark.parametrize(
-    ("column", "values"),
-    [("answered", [0, 1]), ("labels", [0, MemoryCategory.QUESTION])],
-)
-def test_a_memory_scores_lower_when_it_was_said_or_is_a_question(column: str, values: list[float]) -> None:
-    plain, lowered = scores(rows(**{column: values}), QUESTION)
+def test_a_memory_that_is_a_question_scores_lower() -> None:
+    plain, lowered = scores(rows(labels=[0, MemoryCategory.QUESTION]), QUESTION)
     assert lowered < plain
 
 
