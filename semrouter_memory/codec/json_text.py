@@ -25,7 +25,7 @@ MAX_VALUES = 250_000
 """Some 80,000 messages; read and edited in less than a second."""
 
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
-_STRUCTURE = (b",", b"[", b"{")
+_STRUCTURE = b",[{"
 _MAX_INT_DIGITS = 300
 _TOO_DEEP = "depth limit exceeded"
 _ESCAPE = re.compile(
@@ -85,7 +85,7 @@ def holds_too_many_values(raw: bytes | bytearray, *, max_values: int = MAX_VALUE
 
 def _structure(raw: bytes | bytearray) -> int:
     """Every value but the first follows one of these."""
-    return sum(map(raw.count, _STRUCTURE))
+    return len(raw) - len(raw.translate(None, _STRUCTURE))
 
 
 # Tuples: a hostile type may be a list, which no set can look up.
