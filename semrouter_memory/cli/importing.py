@@ -1,6 +1,8 @@
 """`semrouter-memory memory import` and `reembed`: memories in parts that one request may bring, and what became of them."""
 
+import random
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -13,26 +15,48 @@ from rich.progress import track
 
 from semrouter_memory.cli.connection import COLLECTIONS, MEMORY, ApiClient, operator_command, user_command
 from semrouter_memory.cli.output import AsJson, err, report, shown
-from semrouter_memory.errors import InvalidRequestError
+from semrouter_memory.errors import InvalidRequestError, UnavailableError
 from semrouter_memory.model import Json
+from semrouter_memory.resilience import Backoff
 
 PART_LINES = 200
 PART_BYTES = 4 * 1024 * 1024
 MAX_ERRORS = 100
+ATTEMPTS = 6
+"""To send a part. A copy that has come some way is not given up for one moment in which the store is slow."""
+BACKOFF = Backoff(first=1.0, longest=15.0)
 
 
 def import_lines(lines: Iterable[bytes], send: Callable[[bytes], dict[str, Json]]) -> dict[str, Json]:
-    """Send the lines, in order, and return the report; its errors name the lines by their numbers among all."""
+    """Send the lines, in order, and return the report; its errors name the lines by their numbers among all.
+
+    After the first part it waits for a service that is unavailable, half a minute at most. Of a part that is sent again, what was
+    stored the first time counts as skipped.
+
+    Raises:
+        UnavailableError: the service is unavailable at the first part, or for longer.
+    """
     summary: dict[str, Json] = {"lines": 0, "imported": 0, "skipped": 0, "refused": 0, "errors": []}
     before = 0
     for part in _parts(lines):
-        answer = send(b"".join(part))
+        answer = _sent(b"".join(part), send, attempts=ATTEMPTS if before else 1)
         for name in ("lines", "imported", "skipped", "refused"):
             summary[name] += answer[name]
         free = MAX_ERRORS - len(summary["errors"])
         summary["errors"] += [{**error, "line": error["line"] + before} for error in answer["errors"][:free]]
         before += len(part)
     return summary
+
+
+def _sent(part: bytes, send: Callable[[bytes], dict[str, Json]], *, attempts: int) -> dict[str, Json]:
+    for failures in range(attempts - 1):
+        try:
+            return send(part)
+        except UnavailableError as error:
+            pause = BACKOFF.delay(failures, random.random())  # noqa: S311 - no secret
+            err.print(f"{shown(str(error))}; trying again in {pause:.0f} s")
+            time.sleep(pause)
+    return send(part)
 
 
 def _parts(lines: Iterable[bytes]) -> Iterator[list[bytes]]:

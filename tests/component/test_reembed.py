@@ -58,7 +58,7 @@ class Place:
     async def opened(self, name: str, embedder: HashedEmbedder) -> AsyncIterator[MilvusStore]:
         config: dict[str, Any] = {"collection": name, "dimension": embedder.dimension}
         store = MilvusStore(
-            MilvusConfig(**config, **({"uri": self.uri} if self.uri else {})),
+            MilvusConfig(**config, timeout_ms=30_000, **({"uri": self.uri} if self.uri else {})),
             data_dir=self.directory,
             fingerprint=embedder.fingerprint,
             observer=StoreObserver(),
