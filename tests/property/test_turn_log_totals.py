@@ -139,6 +139,9 @@ class TurnLogMachine(RuleBasedStateMachine):
             # An end may also come from the incomplete turn that this one completes.
             if ends or self.run(self.is_ended(appended.turn_id)):
                 self.ends.add(appended.turn_id)
+        elif appended.outcome is AppendOutcome.DUPLICATE and appended.turn_id not in self.where:
+            # Said again, of a session that began with the wish not to be remembered: nobody knows its name until then.
+            assert self.run(self.log.tombstones(scope)).silences(appended.session_id)
         elif appended.outcome is AppendOutcome.DUPLICATE:
             assert self.where[appended.turn_id] != "deleted"
             if ends:
