@@ -156,13 +156,14 @@ class TurnLogMachine(RuleBasedStateMachine):
         unsummarised = [turn_id for turn_id in self.order if self.sessions[turn_id] == session and turn_id in self.open]
         self.ends.update(unsummarised[-1:])
 
-    @rule(target=claims, lease=st.sampled_from([timedelta(0), LEASE]), data=st.data())
-    def claim(self, lease: timedelta, data: st.DataObject) -> Claim:
+    @rule(target=claims, data=st.data())
+    def claim(self, data: st.DataObject) -> Claim:
+        """All with one lease, as in a service; it is over after a long `wait`."""
         pending = self.run(self.log.pending())
         if not pending:
             return Claim(scope=SCOPES[0], session_id="none", token="none", turns=())
         chosen = data.draw(st.sampled_from(pending))
-        claim = self.run(self.log.claim(chosen.scope, chosen.session_id, lease=lease, context=2))
+        claim = self.run(self.log.claim(chosen.scope, chosen.session_id, lease=LEASE, context=2))
         assert claim is not None
         assert [self.where[turn.id] for turn in claim.turns] == ["waiting"] * chosen.waiting
         assert all(self.where[turn.id] != "waiting" for turn in claim.context)
