@@ -256,13 +256,15 @@ async def test_a_receipt_says_what_a_request_was_given(known: Recalling) -> None
     known.recaller = pipelines.request_phase(journal=writer)
     told, _ = await injected(known)
     await injected(known, "hello")
-    await explained(known)
+    explanation = await explained(known)
     assert await receipts(known) == []
     await writer.flush()
     greeted, answered = await receipts(known)
     assert (greeted["reason"], greeted["memories"]) == ("greeting", [])
     assert (answered["reason"], [each["id"] for each in answered["memories"]]) == ("injected", [told["memory_ids"]])
-    assert answered["memories"][0]["relevance"] == pytest.approx(float(told["memory_scores"]), abs=0.001)
+    (relevance,) = (each["relevance"] for each in explanation["data"] if each["verdict"] == Verdict.CHOSEN)
+    assert answered["memories"][0]["relevance"] == round(relevance, 4)
+    assert told["memory_scores"] == f"{relevance:.3f}"
     assert BUDGET not in json.dumps(answered)
     used = await known.adapters.state.usage(ALICE, [told["memory_ids"]])
     assert [each.access_count for each in used.values()] == [1], "what is only explained is not counted"

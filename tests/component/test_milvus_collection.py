@@ -22,6 +22,7 @@ from semrouter_memory.store.lite import LiteServer
 from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.store.owner_index import build_index, unlabelled
 from semrouter_memory.store.schema import row_from
+from tests.faults.parts import lite_process
 from tests.memories import DIMENSION, NOW, embedded, made, memory, recallable, vector
 from tests.milvus_server import MilvusServer
 from tests.store_observer import StoreObserver
@@ -261,7 +262,7 @@ async def test_lite_that_dies_is_started_again(tmp_path: Path) -> None:
     store = MilvusStore(config, data_dir=tmp_path, fingerprint="mini", observer=StoreObserver())
     await store.start()
     await store.upsert(ALICE, [embedded(memory(ALICE))])
-    os.kill(_lite_process(tmp_path), signal.SIGKILL)
+    os.kill(lite_process(tmp_path), signal.SIGKILL)
     found = None
     async with asyncio.timeout(20):
         while found is None:
@@ -270,14 +271,6 @@ async def test_lite_that_dies_is_started_again(tmp_path: Path) -> None:
             await asyncio.sleep(0.05)
     await store.close()
     assert found == memory(ALICE)
-
-
-def _lite_process(directory: Path) -> int:
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if str(directory / "milvus.db").encode() in (process / "cmdline").read_bytes().split(b"\0"):
-                return int(process.name)
-    raise AssertionError("there is no such process")
 
 
 async def test_lite_creates_its_directory_and_shows_nobody_the_file(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from semrouter_memory.store.location import LiteFile, Server
 from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.store.write_ahead import TombstonesOf, journal_of
 from semrouter_memory.turn_log.sqlite_log import SqliteTurnLog
-from tests.faults.parts import children, killed_between_delete_and_insert
+from tests.faults.parts import killed_between_delete_and_insert, lite_process
 from tests.memories import DIMENSION, NOW, embedded, memory
 from tests.milvus_server import MilvusServer
 from tests.store_observer import StoreObserver
@@ -136,13 +136,6 @@ async def test_lite_killed_between_delete_and_insert_loses_no_row(tmp_path: Path
         await eventually_open(tmp_path, 0)
     assert {key: number for key, number in found.items() if not confirmed[key] <= number <= sent[key]} == {}
     assert max(confirmed.values()) > KILLS
-
-
-def lite_process(directory: Path) -> int:
-    file = os.fsencode(directory / "milvus.db")
-    commands = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children(os.getpid())}
-    (process,) = (pid for pid, command in commands.items() if file in command)
-    return process
 
 
 async def becomes(store: MilvusStore, *, available: bool) -> None:

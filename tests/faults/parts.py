@@ -173,6 +173,15 @@ def children(pid: int) -> list[int]:
     return [int(child) for task in tasks for child in task.read_text("ascii").split()]
 
 
+def lite_process(directory: Path) -> int:
+    """This process's Milvus Lite on the file in the directory."""
+    file = os.fsencode(directory / "milvus.db")
+    (process,) = (
+        pid for pid in children(os.getpid()) if file in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    )
+    return process
+
+
 def open_files(pid: int) -> int:
     return len(os.listdir(f"/proc/{pid}/fd"))  # noqa: PTH208 - names are enough
 
