@@ -114,7 +114,8 @@ class JudgedQuestion:
 
     Attributes:
         injected: the text that recall would put into the request.
-        stored: every active memory of the user, as recall would show it.
+        shown: its memories and passages alone, a line each.
+        stored: every active memory of the user, in the same form.
         first_ten: the best of the ranking, in the same form.
         failed: why recall did not search; "" where it did.
     """
@@ -122,6 +123,7 @@ class JudgedQuestion:
     user: str
     question: CaseQuestion
     injected: str
+    shown: Sequence[str]
     tokens: int
     stored: Sequence[str]
     first_ten: Sequence[str]
@@ -199,6 +201,7 @@ class EndToEndRun:
             user=user,
             question=question,
             injected=result.text,
+            shown=[line(hit, self._config.recall.render) for hit in result.hits],
             tokens=result.tokens,
             stored=stored,
             first_ten=[line(hit, self._config.recall.render) for hit in result.ranking[:_FIRST]],
@@ -281,7 +284,13 @@ def print_misses(console: Console, judged: Sequence[JudgedQuestion]) -> None:
             question = each.question
             wanted = question.answer or " | ".join(question.any_of) or "nothing"
             verdict = "misled" if each.misled else each.lost or "false injection"
-            cells = (f"{each.user} {question.id}\n{question.kind}", question.text, wanted, verdict, each.injected)
+            cells = (
+                f"{each.user} {question.id}\n{question.kind}",
+                question.text,
+                wanted,
+                verdict,
+                "\n".join(each.shown),
+            )
             table.add_row(*(Text(cell) for cell in cells))
     console.print(table)
 

@@ -4,9 +4,17 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from semrouter_memory.evaluation.cases import case_of
-from semrouter_memory.evaluation.e2e import EndToEndCase, JudgedQuestion, MissStage, content_words, figures_of
+from semrouter_memory.evaluation.e2e import (
+    EndToEndCase,
+    JudgedQuestion,
+    MissStage,
+    content_words,
+    figures_of,
+    print_misses,
+)
 
 AT = "2026-03-15T10:00:00Z"
 
@@ -22,9 +30,16 @@ def asked(**question: Any) -> Any:
 
 
 def judged(
-    question: Any, injected: str = "", *, kept: tuple[str, ...] = (), first_ten: tuple[str, ...] = ()
+    question: Any,
+    injected: str = "",
+    *,
+    shown: tuple[str, ...] = (),
+    kept: tuple[str, ...] = (),
+    first_ten: tuple[str, ...] = (),
 ) -> JudgedQuestion:
-    return JudgedQuestion(user="u", question=question, injected=injected, tokens=7, stored=kept, first_ten=first_ten)
+    return JudgedQuestion(
+        user="u", question=question, injected=injected, shown=shown, tokens=7, stored=kept, first_ten=first_ten
+    )
 
 
 def test_case_does_not_count_and_one_of_the_spellings_is_enough() -> None:
@@ -75,6 +90,14 @@ def test_figures_are_by_kind_and_of_those_that_want_memory_and_those_that_do_not
     assert kinds["general"]["quiet"] == kinds["all that want none"]["quiet"] == 0.5
     assert kinds["direct"]["coverage"] is None
     assert result["lost"] == {"not stored": 1}
+
+
+def test_the_table_of_misses_shows_the_memories_and_not_what_surrounds_them() -> None:
+    console = Console(record=True, width=200)
+    print_misses(console, [judged(asked(), "## Context\n- User lives in Lisbon", shown=("- User lives in Lisbon",))])
+    printed = console.export_text()
+    assert "User lives in Lisbon" in printed
+    assert "## Context" not in printed
 
 
 @pytest.mark.parametrize(
