@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, SecretStr, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from semrouter_memory.config.section import WRITTEN_BARE, HeaderName, HostAndPort, Percent, Section, Switch
+from semrouter_memory.config.section import WRITTEN_BARE, HeaderName, HostAndPort, Percent, Secret, Section, Switch
 from semrouter_memory.config.service import MaintenanceConfig, ReflectionConfig
 from semrouter_memory.model import MemoryType, OwnerKind, Position, RenderStyle, StrategyName
 
@@ -17,7 +17,7 @@ class MilvusConfig(Section):
     uri: str | None = Field(None, description="a file (Milvus Lite), http(s)://host:port, or unix:path")
     collection: str = Field("agentic_memory", pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="created on first use")
     dimension: int = Field(384, ge=1, le=32768, description="must equal memory.embedding.dimension")
-    token: SecretStr | None = Field(None, description="user:password or API key; environment only")
+    token: Secret | None = Field(None, description="user:password or API key; environment only")
     token_file: Path | None = Field(None, description="file that holds the token")
     timeout_ms: int = Field(10_000, ge=1, description="timeout of background reads and writes")
     reconnect_seconds: float = Field(5.0, gt=0, description="pause between attempts to connect to the store")
@@ -227,7 +227,7 @@ class RedisConfig(Section):
 
     url: str | None = Field(None, description="redis://host:port/db, rediss:// or unix://path; without a password")
     username: str | None = Field(None, description="user name, for servers with access control lists")
-    password: SecretStr | None = Field(None, description="environment only")
+    password: Secret | None = Field(None, description="environment only")
     password_file: Path | None = Field(None, description="file that holds the password")
     prefix: str = Field("srm", pattern=r"^[A-Za-z0-9_-]+$", description="prefix of every key; one per installation")
     timeout_ms: int = Field(2_000, ge=1, description="timeout of one call")

@@ -47,6 +47,18 @@ WRITTEN_BARE = BeforeValidator(_bare_word)
 Switch = Annotated[Literal["off", "on"], WRITTEN_BARE]
 
 
+def _given(value: SecretStr) -> SecretStr:
+    """Without blanks around it, as a secret from a file."""
+    text = value.get_secret_value().strip()
+    if not text:
+        raise ValueError("the variable is empty: give it a value, or unset it")
+    return SecretStr(text)
+
+
+Secret = Annotated[SecretStr, AfterValidator(_given)]
+"""Who sends nothing would send an empty one."""
+
+
 class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -4,9 +4,9 @@ import os
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, model_validator
 
-from semrouter_memory.config.section import HeaderName, ListenAddress, Section, Switch, secret
+from semrouter_memory.config.section import HeaderName, ListenAddress, Secret, Section, Switch, secret
 from semrouter_memory.errors import ConfigurationError
 
 
@@ -48,13 +48,16 @@ class ExternalModel(Section):
         """The key from where the file says it is.
 
         Raises:
-            ConfigurationError: the variable is not set, or the file cannot be read.
+            ConfigurationError: the variable is not set or is empty, or the file cannot be read or is empty.
         """
         if self.api_key_env is None:
             return secret(None, self.api_key_file)
-        if self.api_key_env not in os.environ:
-            raise ConfigurationError(f"the environment variable {self.api_key_env} (api_key_env) is not set")
-        return os.environ[self.api_key_env]
+        key = os.environ.get(self.api_key_env, "").strip()
+        if not key:
+            raise ConfigurationError(
+                f"the environment variable {self.api_key_env} (api_key_env) is not set, or is empty"
+            )
+        return key
 
 
 class ReflectionConfig(Section):
@@ -107,7 +110,7 @@ class ServerConfig(Section):
     secret_header: HeaderName = Field(
         "x-memory-secret", description="gRPC metadata and HTTP header of the shared secret"
     )
-    shared_secret: SecretStr | None = Field(None, description="what Envoy sends in secret_header; environment only")
+    shared_secret: Secret | None = Field(None, description="what Envoy sends in secret_header; environment only")
     shared_secret_file: Path | None = Field(
         None,
         description="file that holds the secret; required if a port is bound to more than loopback or a Unix socket",
@@ -121,7 +124,7 @@ class ManagementConfig(Section):
     operator_listen: ListenAddress | None = Field(
         "127.0.0.1:9090", description="/healthz /readyz /metrics, operator's API"
     )
-    operator_token: SecretStr | None = Field(
+    operator_token: Secret | None = Field(
         None,
         description="token of the operator; environment only; unset: the operator's routes for other users do not exist",
     )
@@ -185,7 +188,7 @@ class RecordingConfig(Section):
         (), description="headers (and gRPC metadata) that are not recorded, besides those that carry credentials"
     )
     pseudonymise: bool = Field(default=False, description="on: every word and id is replaced, equal ones by equal ones")
-    pseudonym_key: SecretStr | None = Field(
+    pseudonym_key: Secret | None = Field(
         None, description="the same key gives the same pseudonyms; environment only; unset: drawn at each start"
     )
     pseudonym_key_file: Path | None = Field(None, description="file that holds the key")

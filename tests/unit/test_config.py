@@ -1,12 +1,13 @@
 """The configuration file: what loads, what wins, and what is said of mistakes."""
 
 import re
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
 
-from semrouter_memory.config import load, secret
+from semrouter_memory.config import load, secret, variable_of
 from semrouter_memory.config.loading import reference_markdown
 from semrouter_memory.errors import ConfigurationError
 
@@ -133,6 +134,26 @@ def test_secrets_come_from_the_environment_or_a_file(tmp_path: Path) -> None:
         secret(None, tmp_path / "missing")
 
 
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "server.shared_secret",
+        "management.operator_token",
+        "memory.milvus.token",
+        "memory.redis.password",
+        "recording.pseudonym_key",
+    ],
+)
+def test_a_secret_of_the_environment_is_read_as_one_of_a_file(monkeypatch: pytest.MonkeyPatch, setting: str) -> None:
+    """An empty secret is what everybody sends, and a variable's value often ends in the line break of the file that it is from."""
+    for empty in ("", " \n"):
+        monkeypatch.setenv(variable_of(setting), empty)
+        with pytest.raises(ConfigurationError, match=f"{setting}: the variable is empty"):
+            load()
+    monkeypatch.setenv(variable_of(setting), "from-a-file\n")
+    assert attrgetter(setting)(load()) == SecretStr("from-a-file")
+
+
 def test_a_models_key_comes_from_where_the_file_says(write: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
     (model,) = load(
         write(
@@ -142,7 +163,10 @@ def test_a_models_key_comes_from_where_the_file_says(write: Writer, monkeypatch:
     ).external_models
     with pytest.raises(ConfigurationError, match="MY_KEY"):
         _ = model.api_key
-    monkeypatch.setenv("MY_KEY", "k")
+    monkeypatch.setenv("MY_KEY", "")
+    with pytest.raises(ConfigurationError, match="MY_KEY"):
+        _ = model.api_key
+    monkeypatch.setenv("MY_KEY", "k\n")
     assert model.api_key == "k"
 
 
