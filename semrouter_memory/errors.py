@@ -262,6 +262,14 @@ def http_answer(error: BaseException) -> HttpAnswer:
 
 def complaint(problem: Mapping[str, Any]) -> str:
     """What one of pydantic's `errors()` says: the rule that a field breaks, never the value."""
-    return (
-        "unknown field" if problem["type"] == "extra_forbidden" else str(problem["msg"]).removeprefix("Value error, ")
-    )
+    return _COMPLAINTS.get(problem["type"]) or str(problem["msg"]).removeprefix("Value error, ")
+
+
+_COMPLAINTS = {
+    "extra_forbidden": "unknown field",
+    "model_type": "Input should be a mapping",
+    "dict_type": "Input should be a mapping",
+    "tuple_type": "Input should be a list",
+    "path_type": "Input should be a path",
+}
+"""In place of the library's, which speak of Python's types."""

@@ -9,12 +9,16 @@ def read_secret(file: Path) -> str:
     """The text of the file without blanks around it.
 
     Raises:
-        ConfigurationError: the file cannot be read, or is empty.
+        ConfigurationError: the file cannot be read, is not text, or is empty.
     """
     try:
         text = file.expanduser().read_text(encoding="utf-8").strip()
     except OSError as error:
         raise ConfigurationError(f"cannot read the secret file {file}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigurationError(
+            f"the secret file {file} is not text, and a secret travels as text: for example `openssl rand -hex 24`"
+        ) from None
     if not text:
         raise ConfigurationError(f"the secret file {file} is empty")
     return text

@@ -8,9 +8,15 @@ from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, SecretStr, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, SecretStr, ValidationError, model_validator
 from pydantic.fields import FieldInfo
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+)
 
 from semrouter_memory.config.memory import MemoryConfig
 from semrouter_memory.config.section import secret
@@ -38,7 +44,9 @@ class Config(BaseSettings):
     )
 
     memory: MemoryConfig = MemoryConfig()
-    external_models: tuple[ExternalModel, ...] = ()
+    external_models: Annotated[
+        tuple[ExternalModel, ...], BeforeValidator(lambda value: () if value is None else value)
+    ] = ()
     server: ServerConfig = ServerConfig()
     management: ManagementConfig = ManagementConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
@@ -98,6 +106,25 @@ class Config(BaseSettings):
         return env_settings, init_settings
 
 
+class _Loader(yaml.SafeLoader):
+    """Keys are text, whatever YAML makes of `on`, and none stands twice: the first value would be lost without a word."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        seen = set[str]()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode) or key.tag == _MERGE:
+                continue
+            if key.value in seen:
+                raise yaml.MarkedYAMLError(
+                    problem=f"the key {key.value!r} stands here twice", problem_mark=key.start_mark
+                )
+            seen.add(key.value)
+            key.tag = self.DEFAULT_SCALAR_TAG
+        return node
+
+
+_MERGE = "tag:yaml.org,2002:merge"
 _SECRETS = frozenset({"token", "password", "api_key", "shared_secret", "operator_token", "pseudonym_key"})
 
 
@@ -115,11 +142,13 @@ def load(path: Path | None = None) -> Config:
         return Config(**values)
     except ValidationError as error:
         raise ConfigurationError(_explain(error, path)) from None
+    except SettingsError:
+        raise ConfigurationError(f"environment variable {_unreadable_variable()}: its value must be JSON") from None
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506 - a safe one
     except OSError as error:
         raise ConfigurationError(f"cannot read the configuration {path}: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -140,9 +169,9 @@ def _refuse_secrets(value: Any, where: str) -> None:
     for key, item in value.items():
         path = f"{where}.{key}" if where else str(key)
         if key in _SECRETS and item is not None:
-            raise ConfigurationError(
-                f"{path}: secrets do not belong in the file; set {variable_of(path)}, or {path}_file"
-            )
+            # A list has no variable for each of its items.
+            instead = f"{path}_env" if key == "api_key" else variable_of(path)
+            raise ConfigurationError(f"{path}: secrets do not belong in the file; set {instead}, or {path}_file")
         _refuse_secrets(item, path)
 
 
@@ -159,6 +188,18 @@ def _refuse_unknown_environment() -> None:
             if section not in Config.model_fields:
                 known = ", ".join(sorted(Config.model_fields))
                 raise ConfigurationError(f"environment variable {name}: no section {section!r}; there are {known}")
+
+
+def _unreadable_variable() -> str:
+    """The one that sets a list or a section, and is no JSON."""
+    source = EnvSettingsSource(Config)
+    for name in (name for name in os.environ if name.upper().startswith(ENV_PREFIX)):
+        source.env_vars = {name.lower(): os.environ[name]}
+        try:
+            source()
+        except SettingsError:
+            return name
+    return f"{ENV_PREFIX}..."
 
 
 def _explain(error: ValidationError, path: Path | None) -> str:

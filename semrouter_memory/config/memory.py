@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from semrouter_memory.config.section import WRITTEN_BARE, HeaderName, HostAndPort, Percent, Secret, Section, Switch
+from semrouter_memory.config.section import BARE_ON, FilePath, HeaderName, HostAndPort, Percent, Secret, Section, Switch
 from semrouter_memory.config.service import MaintenanceConfig, ReflectionConfig
 from semrouter_memory.model import MemoryType, OwnerKind, Position, RenderStyle, StrategyName
 
@@ -18,7 +18,7 @@ class MilvusConfig(Section):
     collection: str = Field("agentic_memory", pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="created on first use")
     dimension: int = Field(384, ge=1, le=32768, description="must equal memory.embedding.dimension")
     token: Secret | None = Field(None, description="user:password or API key; environment only")
-    token_file: Path | None = Field(None, description="file that holds the token")
+    token_file: FilePath | None = Field(None, description="file that holds the token")
     timeout_ms: int = Field(10_000, ge=1, description="timeout of background reads and writes")
     reconnect_seconds: float = Field(5.0, gt=0, description="pause between attempts to connect to the store")
 
@@ -28,7 +28,7 @@ class EmbeddingConfig(Section):
 
     model: str = Field("all-MiniLM-L6-v2", description="name of the profile; part of the collection's fingerprint")
     dimension: int = Field(384, ge=1, description="dimension of the model's vectors")
-    path: Path | None = Field(
+    path: FilePath | None = Field(
         None,
         description="directory with model.onnx (or onnx/model.onnx) and tokenizer.json; default <data_dir>/models/<model>",
     )
@@ -228,7 +228,7 @@ class RedisConfig(Section):
     url: str | None = Field(None, description="redis://host:port/db, rediss:// or unix://path; without a password")
     username: str | None = Field(None, description="user name, for servers with access control lists")
     password: Secret | None = Field(None, description="environment only")
-    password_file: Path | None = Field(None, description="file that holds the password")
+    password_file: FilePath | None = Field(None, description="file that holds the password")
     prefix: str = Field("srm", pattern=r"^[A-Za-z0-9_-]+$", description="prefix of every key; one per installation")
     timeout_ms: int = Field(2_000, ge=1, description="timeout of one call")
     retry_seconds: float = Field(1.0, gt=0, description="first pause before an unavailable server is tried again")
@@ -253,7 +253,7 @@ class AgeingConfig(Section):
         description="quota on the bytes of text of one user's memories, enforced like max_memories; 0: no bound",
     )
     sweep_seconds: float = Field(3600, gt=0, description="pause between sweeps; each sweep reads all memories")
-    prune: Annotated[Literal["off", "dry-run", "on"], WRITTEN_BARE] = Field(
+    prune: Annotated[Literal["off", "dry-run", "on"], BARE_ON] = Field(
         "off", description="delete what scores low; dry-run only reports"
     )
     prune_below: float = Field(0.1, ge=0, le=1, description="score below which a memory may be pruned")
@@ -318,7 +318,7 @@ class MemoryConfig(Section):
         description="off: requests pass; only memory_config and memory_context are removed",
     )
     auto_store: bool = Field(default=True, description="off: memories are recalled, nothing is stored")
-    data_dir: Path = Field(
+    data_dir: FilePath = Field(
         Path("~/.local/share/semrouter-memory"), description="turn log, Milvus Lite, model; readable by its owner only"
     )
     milvus: MilvusConfig = MilvusConfig()

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 
 from semrouter_memory.secret_file import read_secret
 
@@ -22,7 +22,19 @@ def _listen_address(value: str) -> str:
     path = value.removeprefix(_UNIX)
     if not path or len(os.fsencode(path)) > _MAX_SOCKET_BYTES:
         raise ValueError(f"{value!r}: the path of a Unix socket has 1 to {_MAX_SOCKET_BYTES} bytes")
-    return value
+    return f"{_UNIX}{_path(path)}"
+
+
+def _path(value: Any) -> Any:
+    """With the user's home directory in place of `~`; an empty one would be the directory of the start."""
+    if not isinstance(value, str):
+        return value
+    if not value or "\0" in value:
+        raise ValueError(f"{value!r} is no path")
+    try:
+        return Path(value).expanduser()
+    except RuntimeError:
+        raise ValueError(f"{value!r}: that home directory is unknown; write the whole path") from None
 
 
 _UNIX = "unix:"
@@ -34,6 +46,7 @@ ListenAddress = Annotated[str, AfterValidator(_listen_address)]
 """host:port (0: any free port) or unix:path."""
 HeaderName = Annotated[str, AfterValidator(str.lower), Field(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")]
 """With any other character it would never be found in a request, and no request would have an identity."""
+FilePath = Annotated[Path, BeforeValidator(_path)]
 Percent = Annotated[float, Field(ge=-1.0, le=1.0)]
 
 
@@ -42,9 +55,9 @@ def _bare_word(value: Any) -> Any:
     return ("off", "on")[value] if isinstance(value, bool) else value
 
 
-WRITTEN_BARE = BeforeValidator(_bare_word)
+BARE_ON = BeforeValidator(_bare_word)
 """Of a setting that takes `on` and `off` among other words."""
-Switch = Annotated[Literal["off", "on"], WRITTEN_BARE]
+Switch = Annotated[Literal["off", "on"], BARE_ON]
 
 
 def _given(value: SecretStr) -> SecretStr:
@@ -61,6 +74,12 @@ Secret = Annotated[SecretStr, AfterValidator(_given)]
 
 class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _may_be_empty(cls, value: Any) -> Any:
+        """A section whose keys are all commented out has the defaults."""
+        return {} if value is None else value
 
 
 def secret(value: SecretStr | None, file: Path | None) -> str | None:

@@ -1,12 +1,11 @@
 """External models, and what one makes of memories; and the sections of the service: ports, telemetry, recordings."""
 
 import os
-from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, model_validator
 
-from semrouter_memory.config.section import HeaderName, ListenAddress, Secret, Section, Switch, secret
+from semrouter_memory.config.section import FilePath, HeaderName, ListenAddress, Secret, Section, Switch, secret
 from semrouter_memory.errors import ConfigurationError
 
 
@@ -41,7 +40,7 @@ class ExternalModel(Section):
     max_tokens: int = Field(500, ge=1, description="bound on the tokens of one answer")
     temperature: float = Field(0.1, ge=0, le=2, description="sampling temperature; low, because facts are wanted")
     api_key_env: str | None = Field(None, description="name of the environment variable that holds the key")
-    api_key_file: Path | None = Field(None, description="file that holds the key")
+    api_key_file: FilePath | None = Field(None, description="file that holds the key")
 
     @property
     def api_key(self) -> str | None:
@@ -111,7 +110,7 @@ class ServerConfig(Section):
         "x-memory-secret", description="gRPC metadata and HTTP header of the shared secret"
     )
     shared_secret: Secret | None = Field(None, description="what Envoy sends in secret_header; environment only")
-    shared_secret_file: Path | None = Field(
+    shared_secret_file: FilePath | None = Field(
         None,
         description="file that holds the secret; required if a port is bound to more than loopback or a Unix socket",
     )
@@ -128,7 +127,7 @@ class ManagementConfig(Section):
         None,
         description="token of the operator; environment only; unset: the operator's routes for other users do not exist",
     )
-    operator_token_file: Path | None = Field(None, description="file that holds the token")
+    operator_token_file: FilePath | None = Field(None, description="file that holds the token")
     max_content_chars: int = Field(
         8_000,
         ge=16,
@@ -159,7 +158,7 @@ class TracingConfig(Section):
         le=1,
         description="share of the traces that are sampled where the caller has not decided; unset: OTEL_TRACES_SAMPLER, else all",
     )
-    headers_file: Path | None = Field(
+    headers_file: FilePath | None = Field(
         None,
         description="file with headers for the collector, one `name: value` a line; unset: OTEL_EXPORTER_OTLP_HEADERS",
     )
@@ -177,7 +176,7 @@ class RecordingConfig(Section):
     """Writes down what Envoy and this service say to each other, to be replayed. Credentials are never written."""
 
     enabled: bool = Field(default=False, description="on: exchanges are recorded from the start of the process")
-    directory: Path | None = Field(None, description="directory for the recordings; default <data_dir>/recordings")
+    directory: FilePath | None = Field(None, description="directory for the recordings; default <data_dir>/recordings")
     sample: float = Field(1.0, gt=0, le=1, description="share of the exchanges that is recorded")
     format: Literal["jsonl", "protobuf"] = Field("jsonl", description="JSON lines, or proto/recording.proto")
     files: Literal["rolling", "exchange"] = Field("rolling", description="many exchanges in a file, or one in each")
@@ -191,4 +190,4 @@ class RecordingConfig(Section):
     pseudonym_key: Secret | None = Field(
         None, description="the same key gives the same pseudonyms; environment only; unset: drawn at each start"
     )
-    pseudonym_key_file: Path | None = Field(None, description="file that holds the key")
+    pseudonym_key_file: FilePath | None = Field(None, description="file that holds the key")

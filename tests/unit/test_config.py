@@ -49,7 +49,16 @@ def test_the_documented_file_loads_unchanged(write: Writer) -> None:
     assert config.external_models[0].llm_endpoint.url == "http://qwen:8000/v1"
 
 
-@pytest.mark.parametrize("text", ["", "# nothing\n", "memory: {}"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "# nothing\n",
+        "memory: {}",
+        "memory:\nserver:\nexternal_models:\n",
+        "memory:\n  redis:\n  # url: redis://x\n",
+    ],
+)
 def test_every_key_has_a_default(write: Writer, text: str) -> None:
     assert load(write(text)) == load()
 
@@ -73,6 +82,17 @@ def test_the_environment_wins(write: Writer, monkeypatch: pytest.MonkeyPatch) ->
         ("memory: {recall: {position: top}}", r"memory\.recall\.position: Input should be 'system' or 'user_tail'"),
         ("memory: {milvus: {token: x}}", r"memory\.milvus\.token: secrets .* SEMROUTER_MEMORY__MEMORY__MILVUS__TOKEN"),
         ("memory: {identity: {user_header: 'x-user:'}}", r"memory\.identity\.user_header: String should match"),
+        ("memory: {redis: 'redis://x'}", r"memory\.redis: Input should be a mapping"),
+        ("external_models: {}", r"external_models: Input should be a list"),
+        ("memory: {data_dir: ''}", r"memory\.data_dir: '' is no path"),
+        ("memory: {data_dir: ~no-such-user/x}", r"memory\.data_dir: .* write the whole path"),
+        ("memory: {}\nserver: {}\nmemory: {}", r"'memory' stands here twice(.|\n)*line 3"),
+        ("memory: {recall: {rewrite: vague, rewrite: always}}", r"'rewrite' stands here twice"),
+        ("on: 1", r"on: unknown field"),
+        (
+            "external_models: [{api_key: k}]",
+            r"external_models\.0\.api_key: .* external_models\.0\.api_key_env, or .*file",
+        ),
         ("[1, 2]", r"must hold a mapping"),
         ("memory: {", r"is not YAML"),
         (
@@ -121,6 +141,26 @@ def test_a_mistyped_variable_is_no_silent_default(monkeypatch: pytest.MonkeyPatc
         load()
 
 
+def test_a_merge_key_is_no_repetition(write: Writer) -> None:
+    recall = load(write("memory: {recall: {agent: &a {limit: 1}, organisation: {<<: *a, limit: 2}}}")).memory.recall
+    assert (recall.agent.limit, recall.organisation.limit) == (1, 2)
+
+
+@pytest.mark.parametrize("setting", ["external_models", "memory.redis", "memory.identity.opt_out_headers"])
+def test_a_variable_that_is_no_json_is_named(monkeypatch: pytest.MonkeyPatch, setting: str) -> None:
+    monkeypatch.setenv(variable_of("memory.enabled"), "off")
+    monkeypatch.setenv(variable_of(setting), "x-one,x-two")
+    with pytest.raises(ConfigurationError, match=f"{variable_of(setting)}: its value must be JSON"):
+        load()
+
+
+def test_a_home_directory_is_found_wherever_a_path_stands(write: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    config = load(write("memory: {data_dir: ~/d}\nserver: {listen: 'unix:~/s'}\nrecording: {directory: ~/r}"))
+    assert (config.memory.directory, config.server.listen) == (Path("/home/me/d"), "unix:/home/me/s")
+    assert config.recording.directory == Path("/home/me/r")
+
+
 def test_secrets_come_from_the_environment_or_a_file(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("from-file\n")
@@ -129,6 +169,9 @@ def test_secrets_come_from_the_environment_or_a_file(tmp_path: Path) -> None:
     assert secret(SecretStr("from-environment"), file) == "from-environment"
     file.write_text(" \n")
     with pytest.raises(ConfigurationError, match="is empty"):
+        secret(None, file)
+    file.write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigurationError, match="is not text"):
         secret(None, file)
     with pytest.raises(ConfigurationError, match="cannot read the secret file"):
         secret(None, tmp_path / "missing")
