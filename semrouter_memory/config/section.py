@@ -1,15 +1,26 @@
 """What all sections have in common, and where secrets are read from."""
 
 import os
+from collections.abc import Container
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 
 from semrouter_memory.secret_file import read_secret
 
 
-def _host_and_port(value: str) -> str:
+def names_a_server(url: str, schemes: Container[str]) -> bool:
+    """Whether it has one of the schemes, a host, and no port that cannot be."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
+def host_and_port(value: str) -> str:
     host, _, port = value.rpartition(":")
     if not host or not port.isdecimal() or int(port) > _MAX_PORT or "/" in value or (":" in host and host[0] != "["):
         raise ValueError(f"{value!r} is not host:port; an IPv6 host stands in brackets")
@@ -18,7 +29,7 @@ def _host_and_port(value: str) -> str:
 
 def _listen_address(value: str) -> str:
     if not value.startswith(_UNIX):
-        return _host_and_port(value)
+        return host_and_port(value)
     path = value.removeprefix(_UNIX)
     if not path or len(os.fsencode(path)) > _MAX_SOCKET_BYTES:
         raise ValueError(f"{value!r}: the path of a Unix socket has 1 to {_MAX_SOCKET_BYTES} bytes")
@@ -41,7 +52,7 @@ _UNIX = "unix:"
 _MAX_PORT = 65535
 _MAX_SOCKET_BYTES = 107
 
-HostAndPort = Annotated[str, AfterValidator(_host_and_port)]
+HostAndPort = Annotated[str, AfterValidator(host_and_port)]
 ListenAddress = Annotated[str, AfterValidator(_listen_address)]
 """host:port (0: any free port) or unix:path."""
 HeaderName = Annotated[str, AfterValidator(str.lower), Field(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")]

@@ -5,7 +5,17 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from semrouter_memory.config.section import FilePath, HeaderName, ListenAddress, Secret, Section, Switch, secret
+from semrouter_memory.config.section import (
+    FilePath,
+    HeaderName,
+    ListenAddress,
+    Secret,
+    Section,
+    Switch,
+    host_and_port,
+    names_a_server,
+    secret,
+)
 from semrouter_memory.errors import ConfigurationError
 
 
@@ -20,6 +30,10 @@ class LlmEndpoint(Section):
     def _names_a_server(self) -> "LlmEndpoint":
         if self.base_url is None and (self.address is None or self.port is None):
             raise ValueError("needs base_url, or address and port")
+        if self.base_url is None:
+            host_and_port(f"{self.address}:{self.port}")
+        elif not names_a_server(self.base_url, ("http", "https")):
+            raise ValueError("base_url must be http(s)://host:port/path, for example https://api.example.com/v1")
         return self
 
     @property

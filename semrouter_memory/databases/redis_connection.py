@@ -7,6 +7,7 @@ executed it. Of redis-py's errors only the class name is reported, since some qu
 
 import asyncio
 import random
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, TypeAlias
@@ -23,13 +24,14 @@ from redis.exceptions import RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from semrouter_memory.config import RedisConfig, secret
+from semrouter_memory.config.section import names_a_server
 from semrouter_memory.errors import ConfigurationError, Service, UnavailableError
 from semrouter_memory.resilience import Backoff, Circuit
 
 Argument: TypeAlias = str | bytes | int
 Command: TypeAlias = tuple[Argument, ...]
 
-_SCHEMES = ("redis", "rediss", "unix")
+_SCHEMES = ("redis", "rediss")
 _LONGEST_PAUSE_SECONDS = 15.0
 _UNAVAILABLE = (RedisConnectionError, RedisTimeoutError, OSError, TimeoutError)
 """Errors of an unavailable server; `TimeoutError` is asyncio's."""
@@ -253,8 +255,10 @@ def reported_as(error: Callable[[str], UnavailableError], operation: str) -> Ite
 
 def checked(url: str) -> str:
     """The URL. Raises: ConfigurationError: it names no Redis, or holds a password."""
-    parts = urlsplit(url)
-    if parts.scheme not in _SCHEMES or not (parts.path if parts.scheme == "unix" else parts.hostname):
+    is_server = names_a_server(url, _SCHEMES)
+    parts = urlsplit(url if is_server or url.startswith("unix:/") else "")
+    # The client takes a database that is no number for the first one.
+    if not re.fullmatch(r"(/\d*)?" if is_server else r".+", parts.path):
         raise ConfigurationError(
             "memory.redis.url: must be redis://host:port/db, rediss://host:port/db or unix:///path, for example"
             " redis://127.0.0.1:6379/0"

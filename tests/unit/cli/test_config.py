@@ -26,6 +26,17 @@ LOADED: list[tuple[dict[str, Any], list[str]]] = [
         ["keyword_extraction: llm", "memory_rewrite"],
     ),
     ({"memory": {"recall": {"rewrite": "hyde"}}, "external_models": [MODEL]}, ["rewrite: hyde", "memory_rewrite"]),
+    *(
+        ({"external_models": [{**MODEL, "llm_endpoint": endpoint}]}, ["external_models.0.llm_endpoint", word])
+        for endpoint, word in (
+            ({"base_url": ""}, "base_url must be http(s)://"),
+            ({"base_url": "qwen:8000/v1"}, "base_url must be http(s)://"),
+            ({"base_url": "http://qwen:port/v1"}, "base_url must be http(s)://"),
+            ({"address": "http://qwen", "port": 8000}, "host:port"),
+            ({"address": "::1", "port": 8000}, "brackets"),
+            ({"address": "", "port": 8000}, "host:port"),
+        )
+    ),
     ({"server": {"listen": "50051"}}, ["server.listen", "host:port"]),
     ({"management": {"listen": "localhost:http"}}, ["management.listen", "host:port"]),
     ({"management": {"operator_listen": "::1:9090"}}, ["management.operator_listen", "brackets"]),
@@ -44,7 +55,21 @@ FROM_FILE: list[tuple[dict[str, Any], list[str]]] = [
         ["management.listen and management.operator_listen are both unix:/tmp/one.sock"],
     ),
     ({"server": {"processes": 2}}, ["server.processes is 2", "memory.redis.url", "memory.milvus.uri"]),
-    ({"memory": {"milvus": {"uri": "ftp://milvus"}}}, ["memory.milvus.uri"]),
+    *(
+        ({"memory": {"milvus": {"uri": uri}}}, ["memory.milvus.uri"])
+        for uri in (
+            "ftp://milvus",
+            "http://",
+            "http://milvus:port",
+            "https://milvus:99999",
+            "unix:",
+            "~no-such-user/m.db",
+        )
+    ),
+    *(
+        ({"memory": {"redis": {"url": url}}}, ["memory.redis.url", "redis://host:port"])
+        for url in ("redis://redis:99999", "redis://redis/first", "redis://[::1", "unix://")
+    ),
     ({"memory": {"milvus": {"uri": "a name with blanks.db"}}}, ["memory.milvus.uri", "Milvus Lite"]),
     ({"memory": {"redis": {"url": "http://redis"}}}, ["memory.redis.url", "redis://host:port"]),
     ({"memory": {"redis": {"url": "redis://:pw@redis:6379"}}}, ["memory.redis.url", "password_file"]),
@@ -161,6 +186,13 @@ def test_what_a_start_would_load_is_loaded(settings: Settings, tmp_path: Path) -
         {},
         {"server": {"listen": "[::1]:50051"}, "management": {"operator_listen": None}},
         {"memory": {"milvus": {"address": "[fd00::1]:19530"}}},
+        *(
+            {"memory": {"milvus": {"uri": uri}}}
+            for uri in ("https://milvus", "http://[::1]:19530/db", "unix:/tmp/m.sock")
+        ),
+        {"memory": {"redis": {"url": "rediss://redis:6379/3"}, "milvus": {"address": "milvus:19530"}}},
+        {"memory": {"redis": {"url": "unix:///tmp/r.sock"}, "milvus": {"address": "milvus:19530"}}},
+        {"external_models": [{**MODEL, "llm_endpoint": {"address": "[::1]", "port": 8000}}]},
         {"memory": {"recall": {"rewrite": "vague"}}},
         {
             "server": {"listen": "127.0.0.1:0"},
