@@ -22,7 +22,8 @@ REFERENCE = Path(__file__).parent / "reference"
 
 _FILE = """\
 The configuration is one YAML file. Each table is one section of it; every key has a default unless it is marked as required. An unknown key is an
-error. `semrouter-memory config check FILE` checks a file, and `semrouter-memory config reference` prints all keys as one table."""
+error. No time in days or hours is above 100 years, and no other number above 2147483647. `semrouter-memory config check FILE` checks a file, and
+`semrouter-memory config reference` prints all keys as one table."""
 _ENVIRONMENT = f"""\
 Environment variables override the file: `{ENV_PREFIX}MEMORY__MILVUS__URI` sets `memory.milvus.uri`, and `{ENV_PREFIX}EXTERNAL_MODELS` sets the whole
 list as JSON. Keys of type secret are read from the environment, or from the file that the key with the suffix `_file` names; in the YAML file they are

@@ -6,7 +6,17 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from semrouter_memory.secret_file import read_secret
 
@@ -83,6 +93,10 @@ Secret = Annotated[SecretStr, AfterValidator(_given)]
 """Who sends nothing would send an empty one."""
 
 
+_MOST = {"_days": 36_500, "_hours": 876_000}
+_MOST_OF_ALL = 2**31 - 1
+
+
 class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -91,6 +105,16 @@ class Section(BaseModel):
     def _may_be_empty(cls, value: Any) -> Any:
         """A section whose keys are all commented out has the defaults."""
         return {} if value is None else value
+
+    @field_validator("*")
+    @classmethod
+    def _is_no_larger_than_can_be(cls, value: Any, info: ValidationInfo) -> Any:
+        """Beyond these, a time is before the calendar's first year, and a number no integer of the servers' libraries."""
+        most = next((most for unit, most in _MOST.items() if str(info.field_name).endswith(unit)), _MOST_OF_ALL)
+        for number in value.values() if isinstance(value, dict) else (value,):
+            if isinstance(number, int | float) and number > most:
+                raise ValueError(f"Input should be less than or equal to {most}")
+        return value
 
 
 def secret(value: SecretStr | None, file: Path | None) -> str | None:

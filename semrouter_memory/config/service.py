@@ -117,6 +117,7 @@ class ServerConfig(Section):
     max_connection_seconds: float | None = Field(
         None,
         gt=0,
+        le=2_000_000,
         description="age at which Envoy is asked to replace a connection; unset: none, with several processes 30",
     )
     drain_seconds: float = Field(10, ge=0, description="time for running exchanges to end at shutdown")

@@ -130,6 +130,29 @@ def test_without_a_model_to_leave_alone_the_attempts_are_free(write: Writer) -> 
     assert load(write("memory: {retain: {max_attempts: 1}}")).memory.retain.max_attempts == 1
 
 
+@pytest.mark.parametrize(
+    ("setting", "most"),
+    [
+        ("memory.recall.receipt_days", 36_500),
+        ("memory.ageing.ttl_days.semantic", 36_500),
+        ("memory.retain.session_memory_hours", 876_000),
+        ("memory.retain.retry_max_seconds", 2**31 - 1),
+        ("server.max_message_bytes", 2**31 - 1),
+        ("server.max_connection_seconds", 2_000_000),
+    ],
+)
+def test_a_number_that_no_part_can_compute_with_is_refused(
+    monkeypatch: pytest.MonkeyPatch, setting: str, most: int
+) -> None:
+    """Also "for ever": an instant that long ago is in no calendar."""
+    monkeypatch.setenv(variable_of(setting), str(most))
+    load()
+    for larger in (str(most + 1), "inf") if "bytes" not in setting else (str(most + 1),):
+        monkeypatch.setenv(variable_of(setting), larger)
+        with pytest.raises(ConfigurationError, match=rf"{setting.removesuffix('.semantic')}.*: .*{most}"):
+            load()
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"cannot read the configuration .*nothing\.yaml: No such file"):
         load(tmp_path / "nothing.yaml")
