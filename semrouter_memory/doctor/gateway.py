@@ -16,6 +16,8 @@ from semrouter_memory.sockets import is_local, unix_path
 
 CHAT_PATHS = ("/v1/chat/completions", "/v1/responses")
 API_PATH = "/v1/memory"
+API_PATHS = (API_PATH, f"{API_PATH}/x")
+"""The list, and one memory."""
 PROCESSOR = "ExternalProcessor"
 _PER_FILTER = "typed_per_filter_config"
 _ANY = {"": "127.0.0.1", "*": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared, not bound
@@ -158,12 +160,16 @@ class HttpFilter:
         return self.service.get("envoy_grpc", "cluster_name").text
 
     @property
-    def metadata(self) -> dict[str, str]:
-        """The initial metadata that it sends, names in lower case."""
+    def metadata_entries(self) -> dict[str, Node]:
+        """The initial metadata that it sends by their names in lower case."""
         pairs = [*self.service.items("initial_metadata")]
         for override in reversed(self.overrides):
             pairs += override.get("overrides").items("grpc_initial_metadata")
-        return {pair.get("key").text.lower(): pair.get("value").text for pair in pairs if not pair.get("raw_value")}
+        return {pair.get("key").text.lower(): pair for pair in pairs if not pair.get("raw_value")}
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        return {name: pair.get("value").text for name, pair in self.metadata_entries.items()}
 
     def setting(self, name: str, *below: str) -> Node:
         """A field of the configuration: the most specific override of it, else the filter's own, as a whole."""
@@ -176,16 +182,21 @@ class HttpFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayRoute:
-    """A route with its surroundings.
+    """A route with its surroundings; of a route that shares its requests out among clusters, one share.
 
     Attributes:
-        levels: the route configuration, the virtual host and the route itself.
+        levels: the route configuration, the virtual host, the route itself, and the cluster of a share.
         filters: all filters of the chain as they work here.
     """
 
     node: Node
     levels: tuple[Node, ...]
     filters: tuple[HttpFilter, ...]
+
+    @property
+    def path(self) -> str:
+        """Tells it apart from all others."""
+        return self.levels[-1].path
 
     @property
     def name(self) -> str:
@@ -214,8 +225,9 @@ class GatewayRoute:
 
     @property
     def clusters(self) -> list[str]:
-        weighted = [each.get("name") for each in self.action.get("weighted_clusters").items("clusters")]
-        return [target.text for target in weighted or [self.action.get("cluster")] if target.text]
+        share = self.levels[-1] if self.action.get("weighted_clusters") else Node(None)
+        target = share.get("name").text or self.action.get("cluster").text
+        return [target] if target else []
 
     @property
     def names_api(self) -> bool:
@@ -235,12 +247,14 @@ class HttpFilterChain:
     Attributes:
         filters: as they are configured without any route.
         hosts: the routes of each virtual host.
+        api_clusters: where the management API's routes lead to, of any chain.
     """
 
     listener: Node
     manager: Node
     filters: tuple[HttpFilter, ...]
     hosts: tuple[tuple[GatewayRoute, ...], ...] = field(repr=False)
+    api_clusters: frozenset[str] = frozenset()
 
     @property
     def memory(self) -> list[HttpFilter]:
@@ -274,15 +288,15 @@ class HttpFilterChain:
 
     @property
     def chat_routes(self) -> list[GatewayRoute]:
-        found = {route.node.path: route for path in CHAT_PATHS for route in self.matching_routes("POST", path)}
+        found = {route.path: route for path in CHAT_PATHS for route in self.matching_routes("POST", path)}
         return list(found.values())
 
     @property
     def api_routes(self) -> list[GatewayRoute]:
-        """The routes at which requests to the management API end: neither LLM routes nor the catch-all."""
-        paths = (API_PATH, f"{API_PATH}/x")
-        routes = {route.node.path: route for path in paths for route in self.matching_routes("GET", path)}
-        return [route for route in routes.values() if route.names_api]
+        """The routes at which requests to the management API end: neither LLM routes nor the catch-all, but where it leads there."""
+        named = [route for path in API_PATHS for route in self.matching_routes("GET", path) if route.names_api]
+        leading = [route for route in self.routes if not self.api_clusters.isdisjoint(route.clusters)]
+        return list({route.path: route for route in (*named, *leading)}.values())
 
     def matching_routes(self, method: str, path: str) -> list[GatewayRoute]:
         """The routes at which such a request may end, in any virtual host."""
@@ -313,7 +327,10 @@ def chains_of(bootstrap: Node, clusters: Mapping[str, Node], listen: Address | N
     filters = [HttpFilter(entry=entry) for _, manager in managers for entry in manager.items("http_filters")]
     processors = [each for each in filters if each.config.kind == PROCESSOR]
     memory = frozenset(each.entry.path for each in _for_memory(processors, clusters, listen))
-    return tuple(_chain(listener, manager, memory) for listener, manager in managers)
+    chains = tuple(_chain(listener, manager, memory) for listener, manager in managers)
+    api = {name for chain in chains for route in chain.api_routes for name in route.clusters}
+    models = {name for chain in chains if chain.memory for route in chain.chat_routes for name in route.clusters}
+    return tuple(replace(chain, api_clusters=frozenset(api - models)) for chain in chains)
 
 
 def _managers(bootstrap: Node) -> Iterator[tuple[Node, Node]]:
@@ -349,17 +366,23 @@ def _chain(listener: Node, manager: Node, memory_paths: frozenset[str]) -> HttpF
         filters[each.index] = replace(each, role=role)
     config = manager.get("route_config")
     hosts = tuple(
-        tuple(_route((config, host, route), filters) for route in host.items("routes"))
+        tuple(each for route in host.items("routes") for each in _shares((config, host, route), filters))
         for host in config.items("virtual_hosts")
     )
     return HttpFilterChain(listener=listener, manager=manager, filters=tuple(filters), hosts=hosts)
 
 
-def _route(levels: tuple[Node, ...], filters: Sequence[HttpFilter]) -> GatewayRoute:
+def _shares(levels: tuple[Node, ...], filters: Sequence[HttpFilter]) -> Iterator[GatewayRoute]:
+    shares = levels[-1].get("route", "weighted_clusters").items("clusters")
+    for ways in [(*levels, share) for share in shares] or [levels]:
+        yield _route(levels[-1], ways, filters)
+
+
+def _route(node: Node, levels: tuple[Node, ...], filters: Sequence[HttpFilter]) -> GatewayRoute:
     entries = [level.entries(_PER_FILTER) for level in levels]
     given = [tuple(each[on.name] for each in entries if on.name in each) for on in filters]
     here = tuple(replace(each, given=overrides) for each, overrides in zip(filters, given, strict=True))
-    return GatewayRoute(node=levels[-1], levels=levels, filters=here)
+    return GatewayRoute(node=node, levels=levels, filters=here)
 
 
 def _roles(filters: Sequence[HttpFilter]) -> list[FilterRole]:

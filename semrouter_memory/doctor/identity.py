@@ -23,7 +23,7 @@ from semrouter_memory.doctor.gateway import API_PATH, CHAT_PATHS, GatewayRoute, 
 from semrouter_memory.doctor.node import Node, matching, text_matches
 from semrouter_memory.exchange.identity import is_acceptable_id
 
-_AUTHENTICATORS = frozenset({"ApiKeyAuth", "JwtAuthentication", "BasicAuth"})
+_AUTHENTICATORS = frozenset({"ApiKeyAuth", "JwtAuthentication", "BasicAuth", "ExtAuthz"})
 _DEMO_KEYS = frozenset({"demo-key-alice", "demo-key-bob"})
 _BLANK_ENDS = (" x", "x ", "\tx", "x\t")
 _API_METHODS = ("GET", "POST", "PATCH", "DELETE")
@@ -98,7 +98,7 @@ def steps(chain: HttpFilterChain, header: str, route: GatewayRoute, *, claims: b
 
 def _in_filter(each: HttpFilter, header: str, *, claims: bool) -> Iterator[HeaderStep]:
     config, entry, index = each.config, each.entry, each.index
-    if _is_opaque(each):
+    if _is_opaque(each, header):
         if "memory" not in each.name:
             yield HeaderStep(Source.OPAQUE, entry, index)
     elif config.kind == "HeaderMutation":
@@ -122,10 +122,16 @@ def setters(chain: HttpFilterChain, header: str, route: GatewayRoute, *, claims:
     return found
 
 
-def _is_opaque(each: HttpFilter) -> bool:
+def _is_opaque(each: HttpFilter, header: str) -> bool:
+    """Whether it may set the header, as far as its configuration tells."""
     config = each.config
     if not config:
         return bool(each.entry.get("config_discovery"))
+    if service := config.get("http_service"):
+        # Of an authorisation server's answer nothing gets into the request but what is listed here.
+        answer = service.get("authorization_response")
+        lists = [answer.get(f"allowed_upstream_headers{suffix}") for suffix in ("", "_to_append")]
+        return any(text_matches(pattern, header) is not False for each in lists for pattern in each.items("patterns"))
     return config.kind in _OPAQUE or config.type.startswith(_GO) or not config.type.startswith("envoy.")
 
 
@@ -224,7 +230,7 @@ def _is_stripped(context: CheckContext, chain: HttpFilterChain, header: str, rou
 def _guarded(chain: HttpFilterChain) -> Sequence[GatewayRoute]:
     """The routes with memories."""
     routes = [*(route for route in chain.routes if route.enabled), *chain.api_routes]
-    return list({route.node.path: route for route in routes}.values()) or [chain.bare]
+    return list({route.path: route for route in routes}.values()) or [chain.bare]
 
 
 def users_are_authenticated_first(context: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
@@ -381,14 +387,19 @@ def ids_are_not_sent_upstream(context: CheckContext, chain: HttpFilterChain) -> 
         each.index == EARLY for each in setters(chain, header, chain.bare)
     ):
         return
-    api = {route.node.path for route in chain.api_routes}
+    api, chats = {route.path for route in chain.api_routes}, {route.path for route in chain.chat_routes}
     models = {name for route in chain.chat_routes for name in route.clusters}
     for route in chain.routes if chain.memory else ():
         removed = removals(chain, header, route)
-        if route.node.path in api and removed:
+        if route.path in api and removed and setters(chain, header, route):
             yield found("user-removed-on-api", removed[0], header=header)
-        elif route.node.path not in api and models & set(route.clusters) and not removed:
+        elif route.path not in api and _calls_a_model(route, chats, models) and not removed:
             yield found("user-upstream", route.node.get("request_headers_to_remove"), header=header)
+
+
+def _calls_a_model(route: GatewayRoute, chats: set[str], models: set[str]) -> bool:
+    """A chat may also name its cluster in a header."""
+    return bool(route.action) and (route.path in chats or not models.isdisjoint(route.clusters))
 
 
 def _user_setters(context: CheckContext, chain: HttpFilterChain, route: GatewayRoute) -> list[HeaderStep]:

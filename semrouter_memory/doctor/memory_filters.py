@@ -102,8 +102,7 @@ def settings_are_known(context: CheckContext, chain: HttpFilterChain) -> Iterato
         for name in [*unknown, *route_settings(known).unreadable]:
             code = "setting-unknown" if name in unknown else "setting-value"
             off = _OFF.get(governed_by([name]), "nothing is recalled or stored")
-            place = each.service.get("initial_metadata")
-            yield found(code, place, name=name, off=off, settings=", ".join(sorted(ROUTE)))
+            yield found(code, each.metadata_entries[name], name=name, off=off, settings=", ".join(sorted(ROUTE)))
 
 
 def secret_is_sent(context: CheckContext) -> Iterator[Finding]:

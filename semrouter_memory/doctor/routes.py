@@ -8,6 +8,7 @@ from semrouter_memory.doctor.context import LONG_SECONDS, CheckContext
 from semrouter_memory.doctor.finding import Finding, broken, found, graded
 from semrouter_memory.doctor.gateway import (
     API_PATH,
+    API_PATHS,
     CHAT_PATHS,
     FilterRole,
     GatewayRoute,
@@ -16,7 +17,7 @@ from semrouter_memory.doctor.gateway import (
     of_setting,
     reaches,
 )
-from semrouter_memory.doctor.node import Node, first, takes_headers
+from semrouter_memory.doctor.node import Node, first, route_matches, takes_headers
 from semrouter_memory.store.location import LiteFile
 
 _OTHER_PATHS = ("/", "/v1/files", "/v1/audio/transcriptions", "/v1/models")
@@ -41,9 +42,9 @@ def memory_is_on_for_chats_alone(_: CheckContext, chain: HttpFilterChain) -> Ite
 
 def upgrades_are_not_held(_: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
     """The body of an upgraded request never ends, so a filter that buffers it waits without limit."""
-    api = {route.node.path for route in chain.api_routes}
+    api = {route.path for route in chain.api_routes}
     for route in chain.routes:
-        held = _upgrades(chain, route) and _holds_bodies(route) and route.node.path not in api
+        held = _upgrades(chain, route) and _holds_bodies(route) and route.path not in api
         methods = [each for each in ("GET", "POST") if takes_headers(route.match, each, upgrade=True) is not False]
         if held and methods:
             which = "WebSockets and other upgrades" if "GET" in methods else "POST requests that ask for an upgrade"
@@ -101,10 +102,14 @@ def answers_may_take_long(context: CheckContext, chain: HttpFilterChain) -> Iter
 def api_is_reachable(context: CheckContext) -> Iterator[Finding]:
     chains = [chain for chain in context.memory_chains if chain.routes]
     routes = [route for chain in context.chains for route in chain.api_routes]
-    if chains and not routes:
-        shadowed = [route.node for route in chains[0].routes if route.names_api]
-        code = "memory-api-shadowed" if shadowed else "memory-api-missing"
-        yield found(code, [*shadowed, chains[0].manager.get("route_config")][0], path=API_PATH)
+    named = [route.node for chain in chains[:1] for route in chain.routes if route.names_api]
+    for path in (path for path in API_PATHS if chains):
+        taking = [route.path for chain in context.chains for route in chain.matching_routes("GET", path)]
+        if {route.path for route in routes}.isdisjoint(taking):
+            # One that takes the path is shadowed; otherwise none does.
+            shadowed = [node for node in named if route_matches(node.get("match"), "GET", path) is not False]
+            code = "memory-api-shadowed" if shadowed else "memory-api-missing"
+            yield found(code, [*shadowed, *named, chains[0].manager.get("route_config")][0], path=path)
     memory = {cluster.get("name").text for cluster in context.memory_clusters}
     for route in routes:
         # Where only one filter is enabled, filters_agree reports that.

@@ -229,6 +229,26 @@ def _weighted(envoy: Chain, **said: Any) -> None:
     _route(envoy)["route"] = {"timeout": "0s", "weighted_clusters": {"clusters": clusters}}
 
 
+def _another_listener(envoy: Chain, prefix: str) -> None:
+    """A second port, without authentication, where everything below the prefix reaches the management API."""
+    listeners = envoy.bootstrap["static_resources"]["listeners"]
+    listeners.append(copy.deepcopy(listeners[0]))
+    manager = listeners[1]["filter_chains"][0]["filters"][0]["typed_config"]
+    manager["http_filters"] = manager["http_filters"][-1:]
+    manager["route_config"]["virtual_hosts"][0]["routes"] = [
+        {"match": {"prefix": prefix}, "route": {"cluster": "memory_api", "prefix_rewrite": "/v1/memory"}}
+    ]
+
+
+def _asked_of_a_server(envoy: Chain, **answer: Any) -> None:
+    """An authorisation server, asked by HTTP."""
+    service = {
+        "server_uri": {"uri": "http://authz", "cluster": "llm", "timeout": "1s"},
+        "authorization_response": answer,
+    }
+    _replace_auth(envoy, "extensions.filters.http.ext_authz.v3.ExtAuthz", {"http_service": service})
+
+
 def _old_http2_beside_http1(envoy: Chain) -> None:
     _http1(envoy)
     _sidecar(envoy)["http2_protocol_options"] = {}
@@ -521,6 +541,17 @@ MISTAKES = [
     Mistake("the demo keys of a route are open to others", _open_with_demo_keys_on_a_route, "warning demo-keys", 'typed_per_filter_config["envoy.filters.http.api_key_auth"].credentials'),
     Mistake("most chats end at a second route", _fraction, "error route-timeout", "routes[1].route.timeout"),
     Mistake("a route's service sends no secret", _without_secret_on_route, "error secret-not-sent", 'typed_per_filter_config["memory.retain"].overrides.grpc_service.initial_metadata', secret=_SECRET),
+    Mistake("a share of the requests passes one of them", lambda e: _weighted(e, typed_per_filter_config={"memory.recall": _DISABLED}), "error one-filter-disabled", "routes[0]"),
+    Mistake("a share of the requests fails closed", lambda e: _weighted(e, typed_per_filter_config={"memory.recall": override(failure_mode_allow=False)}), "error failure-mode-allow", 'weighted_clusters.clusters[1].typed_per_filter_config["memory.recall"].overrides.failure_mode_allow'),
+    Mistake("a header names the LLM, which learns the user", lambda e: (_route(e).update(route={"cluster_header": "x-llm", "timeout": "0s"}), _route(e).pop("request_headers_to_remove")), "warning user-upstream", "routes[0].request_headers_to_remove"),
+    Mistake("a second port is the API's", lambda e: _another_listener(e, "/"), "error not-authenticated", "listeners[1].filter_chains[0].filters[0].typed_config.http_filters"),
+    Mistake("a second port is the API's under another name", lambda e: _another_listener(e, "/mine"), "error not-authenticated", "listeners[1].filter_chains[0].filters[0].typed_config.http_filters"),
+    Mistake("only the list leads to the API", lambda e: _route(e, "memory-api").update(match={"path": "/v1/memory"}), "warning memory-api-missing", "routes[1]"),
+    Mistake("only what is below leads to the API", lambda e: _route(e, "memory-api").update(match={"prefix": "/v1/memory/"}), "warning memory-api-missing", "routes[1]"),
+    Mistake("an authorisation server may set nothing", _asked_of_a_server, "error user-not-passed-on", "typed_config.http_filters"),
+    Mistake("an authorisation server may set another header", lambda e: _asked_of_a_server(e, allowed_upstream_headers={"patterns": [{"exact": "x-user"}]}), "error user-not-passed-on", "typed_config.http_filters"),
+    Mistake("the API is not authenticated", lambda e: _route(e, "memory-api")["typed_per_filter_config"].update(_off("envoy.filters.http.api_key_auth")), "error authentication-off", "routes[1]"),
+    Mistake("a route's setting has another name", lambda e: _per_route(e, "llm", memory_recall=override(grpc_initial_metadata=[{"key": "x-memory-limt", "value": "1"}]), memory_retain=override(grpc_initial_metadata=[{"key": "x-memory-limt", "value": "1"}])), "error setting-unknown", 'routes[0].typed_per_filter_config["memory.retain"].overrides.grpc_initial_metadata[0]'),
     Mistake("a filter buffers 4 MiB", lambda e: _buffer_filter(e, _BUFFER), "warning buffer-filter", "http_filters[1].typed_config.max_request_bytes"),
 ]  # fmt: skip
 
@@ -662,6 +693,29 @@ def _sound() -> Iterator[tuple[str, Callable[[Chain], object], str]]:
     yield (
         "half of the traffic is without memory",
         lambda e: _weighted(e, typed_per_filter_config={"memory.retain": _DISABLED, "memory.recall": _DISABLED}),
+        "two-filter",
+    )
+    yield (
+        "the share that goes to the LLM removes the user",
+        lambda e: _route(e).update(
+            route={
+                "timeout": "0s",
+                "weighted_clusters": {
+                    "clusters": [
+                        {
+                            "name": "llm",
+                            "weight": 1,
+                            "request_headers_to_remove": _route(e).pop("request_headers_to_remove"),
+                        }
+                    ]
+                },
+            }
+        ),
+        "two-filter",
+    )
+    yield (
+        "an authorisation server may set the user",
+        lambda e: _asked_of_a_server(e, allowed_upstream_headers={"patterns": [{"prefix": "x-authz-"}]}),
         "two-filter",
     )
     yield (
