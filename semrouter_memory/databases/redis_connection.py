@@ -3,6 +3,9 @@
 Strategy. The first call that fails opens the circuit. One task then pings the server with growing pauses; until it answers,
 all other calls fail at once, without waiting for a timeout. A call is never repeated here, because the server may have
 executed it. Of redis-py's errors only the class name is reported, since some quote the command, which carries content.
+
+redis-py keeps the connections to a server that has become another one's replica. So a server that refuses writes counts as lost,
+and its connections are given up: the address may lead to the one that took over.
 """
 
 import asyncio
@@ -20,7 +23,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.commands.core import AsyncScript
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import ReadOnlyError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from semrouter_memory.config import RedisConfig, secret
@@ -182,6 +185,10 @@ class RedisConnection:
         except _UNAVAILABLE as error:
             self._lost()
             raise UnavailableError(f"Redis is unavailable: {type(error).__name__}", service=Service.REDIS) from None
+        except ReadOnlyError:
+            self._lost()
+            await self._client.connection_pool.disconnect(inuse_connections=False)
+            raise UnavailableError("Redis is a replica and refuses writes", service=Service.REDIS) from None
         except ResponseError as error:
             raise UnavailableError(f"Redis refused: {type(error).__name__}", service=Service.REDIS) from None
         except RedisError as error:

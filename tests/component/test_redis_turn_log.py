@@ -3,11 +3,13 @@
 import asyncio
 import shutil
 import sqlite3
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from redis import Redis
@@ -169,6 +171,47 @@ async def test_a_spool_that_is_full_is_reported_as_full(shared: Installation) ->
         assert (caught.value.reason, str(caught.value)) == ("log_full", "the disk is full")
 
 
+def become_replica(server: RedisServer, *, of: RedisServer) -> None:
+    with Redis.from_url(server.url) as client:
+        client.replicaof("127.0.0.1", urlsplit(of.url).port)
+
+
+@dataclass
+class Address:
+    """One address that leads new connections to another server when it is told to."""
+
+    url: str
+    server: RedisServer
+
+
+@asynccontextmanager
+async def behind_one_address(server: RedisServer) -> AsyncIterator[Address]:
+    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while data := await reader.read(65_536):
+                writer.write(data)
+        finally:
+            writer.close()
+
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def lead(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        port = urlsplit(address.server.url).port
+        its_reader, its_writer = await asyncio.open_connection("127.0.0.1", port)
+        await asyncio.gather(copy(reader, its_writer), copy(its_reader, writer))
+
+    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        tasks.add(asyncio.create_task(lead(reader, writer)))
+
+    async with await asyncio.start_server(connected, "127.0.0.1", 0) as listening:
+        port = listening.sockets[0].getsockname()[1]
+        address = Address(f"redis://127.0.0.1:{port}/0", server)
+        yield address
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
 async def has_accepted(installation: Installation, turns: int) -> bool:
     with installation.client() as client:
         return client.hget(f"{installation.prefix}:totals", "accepted") == str(turns).encode()
@@ -186,6 +229,26 @@ async def more_than(things: Sequence[object], number: int) -> bool:
 
 async def is_responsive(connection: RedisConnection) -> bool:
     return connection.responsive
+
+
+class TestAnotherServerBehindTheAddress:
+    async def test_one_that_became_a_replica_is_left_for_the_one_that_took_over(
+        self, installation: Installation, own_redis_server: RedisServer, new_redis_server: Callable[[], RedisServer]
+    ) -> None:
+        """It keeps its clients' connections, and answers their reads with what it is told."""
+        successor = new_redis_server()
+        successor.start()
+        async with (
+            behind_one_address(own_redis_server) as address,
+            replace(installation, url=address.url).replica() as replica,
+        ):
+            await replica.log.pending()
+            become_replica(own_redis_server, of=successor)
+            address.server = successor
+            replica.log.append(a_turn("a"), remember=False)
+            await until(lambda: has_arrived(replica.log, 1))
+            await replica.log.tombstone(Tombstone(scope=ALICE, at=START, memory_id="m"))
+            assert replica.errors == []
 
 
 class TestShippingOnce:
