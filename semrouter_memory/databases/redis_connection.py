@@ -4,8 +4,9 @@ Strategy. The first call that fails opens the circuit. One task then pings the s
 all other calls fail at once, without waiting for a timeout. A call is never repeated here, because the server may have
 executed it. Of redis-py's errors only the class name is reported, since some quote the command, which carries content.
 
-redis-py keeps the connections to a server that has become another one's replica. So a server that refuses writes counts as lost,
-and its connections are given up: the address may lead to the one that took over.
+What answers behind the address may be another server later, or the same one without some of its data. redis-py replaces an idle
+connection that the server closed without a word, and keeps those to a server that has become a replica. So the first counts as a
+disturbance, and a server that refuses writes as lost: its connections are given up.
 """
 
 import asyncio
@@ -66,7 +67,7 @@ class RedisConnection:
             retry=Retry(NoBackoff(), 0),
             protocol=2,
         )
-        pool.connection_class = _cancellable(pool.connection_class)
+        pool.connection_class = _watched(pool.connection_class, self._closed_by_server)
         self._client: Redis = Redis.from_pool(pool)
         self._send: Callable[..., Awaitable[Any]] = self._client.execute_command
         self._present = asyncio.Event()
@@ -75,7 +76,7 @@ class RedisConnection:
         self._judged.set()
         self._watch: asyncio.Task[None] | None = None
         self.disturbances = 0
-        """Grows whenever the server is found unavailable or slow."""
+        """Grows whenever the server is found unavailable or slow, or may be another one."""
 
     @property
     def available(self) -> bool:
@@ -203,6 +204,9 @@ class RedisConnection:
             self._judged.set()
             self._look_again()
 
+    def _closed_by_server(self) -> None:
+        self.disturbances += 1
+
     def _look_again(self) -> None:
         if self._watch is None or self._watch.done():
             self._watch = asyncio.create_task(self._ping_until_present(), name="redis-watch")
@@ -228,15 +232,23 @@ class RedisConnection:
             self._judged.set()
 
 
-def _cancellable(connection_class: type[AbstractConnection]) -> type[AbstractConnection]:
-    """The connection with a write that ends when its caller is cancelled.
+def _watched(
+    connection_class: type[AbstractConnection], closed_by_server: Callable[[], object]
+) -> type[AbstractConnection]:
+    """The connection with a write that ends when its caller is cancelled, and that tells when the server has closed it.
 
     redis-py writes within `asyncio.wait_for`. Until Python 3.12 that returns as if nothing had happened when the caller is
     cancelled while the write ends (python/cpython#86296), which is at each write that need not wait.
     """
 
-    class Cancellable(connection_class):  # type: ignore[misc, valid-type]  # the URL decides which class it is
+    class Watched(connection_class):  # type: ignore[misc, valid-type]  # the URL decides which class it is
         socket_timeout: float | None
+
+        async def connect(self) -> None:
+            # The pool calls it before it hands a connection out, and makes one anew that has come to its end.
+            if self.is_connected and self._reader.at_eof():
+                closed_by_server()
+            await super().connect()
 
         async def send_packed_command(self, command: Any, check_health: bool = True) -> None:  # noqa: FBT001, FBT002 - as redis-py has it
             seconds, self.socket_timeout = self.socket_timeout, None  # without it, there is no `wait_for`
@@ -246,7 +258,7 @@ def _cancellable(connection_class: type[AbstractConnection]) -> type[AbstractCon
             finally:
                 self.socket_timeout = seconds
 
-    return Cancellable
+    return Watched
 
 
 @contextmanager

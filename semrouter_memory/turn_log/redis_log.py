@@ -64,7 +64,7 @@ class RedisTurnLog(StoredTurnLog):
     `append` runs where it is called. Between `start` and `stop` turns are forwarded by themselves.
 
     All replicas' digests are made with one secret key. It is made once, stored in Redis, and remembered in the spool, so that
-    it is known while Redis is unavailable. After every outage Redis is asked again: it may have another key; where it has none,
+    it is known while Redis is unavailable. After every disturbance Redis is asked again: it may have another key; where it has none,
     it gets this process's.
 
     Args:
@@ -130,7 +130,7 @@ class RedisTurnLog(StoredTurnLog):
                 changes, result = await decide(rows)
                 return rows.commands(changes), (changes, result)
 
-            changes, result = await self._on_owner(owner, work)
+            changes, result = await self._on_owner(rows, owner, work)
             if changes.tombstone is not None:
                 rows.deleted_here(changes.tombstone)
             return result
@@ -145,7 +145,7 @@ class RedisTurnLog(StoredTurnLog):
             yield await self._rows()
 
     async def _rows(self) -> RedisRows:
-        """Under the key that Redis has, unless there was no outage since it was asked last.
+        """Under the key that Redis has, unless nothing happened to it since it was asked last.
 
         Raises:
             UnavailableError: Redis must be asked, and is unavailable.
@@ -158,6 +158,7 @@ class RedisTurnLog(StoredTurnLog):
         key = bytes(await self._connection.execute("GET", self._keys("key")))
         if self._known is None or key != self._key:
             await self._spool.remember_digest_key(key)
+        if self._known is None or key != self._key:  # no other task was first
             self._key, self._known = key, self._rows_under(key)
         self._asked_after = disturbances
         return self._known
@@ -167,10 +168,11 @@ class RedisTurnLog(StoredTurnLog):
 
     # -- transactions --------------------------------------------------------------------------------------------------
 
-    async def _on_owner(self, owner: str, work: Work[T], *, also_watch: Sequence[str] = ()) -> T:
+    async def _on_owner(self, rows: RedisRows, owner: str, work: Work[T], *, also_watch: Sequence[str] = ()) -> T:
         """Retry `work` until its commands commit without a conflict.
 
         Args:
+            rows: what the work reads; the transaction fails when Redis has another key by then.
             owner: the owner's digest.
             also_watch: further keys that the decision depends on.
 
@@ -180,7 +182,7 @@ class RedisTurnLog(StoredTurnLog):
         version, precedence = self._keys("owner", owner, "version"), self._keys("owner", owner, "precedence")
         async with self._turns.hold(Scope(owner)), self._running:
             for attempt in range(_ATTEMPTS):
-                done = await self._once(version, precedence, work, also_watch)
+                done = await self._once(rows, version, precedence, work, also_watch)
                 if done is not None:
                     (result,) = done
                     return result
@@ -188,13 +190,18 @@ class RedisTurnLog(StoredTurnLog):
                 await asyncio.sleep(_BACKOFF.delay(attempt, random.random()))  # noqa: S311 - no secret
         raise UnavailableError("too many changes of one owner at a time", service=Service.REDIS)
 
-    async def _once(self, version: str, precedence: str, work: Work[T], also_watch: Sequence[str]) -> tuple[T] | None:
+    async def _once(
+        self, rows: RedisRows, version: str, precedence: str, work: Work[T], also_watch: Sequence[str]
+    ) -> tuple[T] | None:
         """The result; None: another replica committed first, or has precedence."""
         async with self._connection.calling(), self._connection.pipeline() as pipeline:
             await pipeline.watch(version, *also_watch)
             first = await pipeline.get(precedence)
             if first is not None and first != self._replica:
                 return None
+            # Asked again only when the connection was made anew for this transaction.
+            if await self._rows() is not rows:
+                raise UnavailableError("Redis has another key than before", service=Service.REDIS)
             commands, result = await work()
             if not commands:
                 return (result,)
@@ -257,7 +264,7 @@ class RedisTurnLog(StoredTurnLog):
             return [*commands, ("SET", arrived, arriving.number, "EX", _RUN_SECONDS)], appended
 
         owner = rows.digests.owner(arriving.scope)
-        return await self._on_owner(owner, work, also_watch=(arrived,))
+        return await self._on_owner(rows, owner, work, also_watch=(arrived,))
 
     # -- with the spool ------------------------------------------------------------------------------------------------
 

@@ -232,6 +232,26 @@ async def is_responsive(connection: RedisConnection) -> bool:
 
 
 class TestAnotherServerBehindTheAddress:
+    async def test_one_that_has_lost_everything_while_nothing_was_asked_gets_the_shared_key_again(
+        self, installation: Installation, own_redis_server: RedisServer
+    ) -> None:
+        """Or a replica with an empty data directory would make another one, and neither would see the other's deletions."""
+        async with installation.replica(started=False) as one:
+            await one.log.pending()
+
+            def restart_empty() -> None:
+                own_redis_server.kill()
+                shutil.rmtree(own_redis_server.directory / "appendonlydir")
+                own_redis_server.start()
+
+            # The event loop runs meanwhile, and learns that the idle connection was closed.
+            await asyncio.to_thread(restart_empty)
+            await one.log.tombstone(Tombstone(scope=BOB, at=START, memory_id="m"))
+            async with installation.replica("two", started=False) as two:
+                assert await two.log.tombstones(BOB)
+                await two.log.tombstone(Tombstone(scope=ALICE, at=START, memory_id="m"))
+            assert (await one.log.tombstones(ALICE)).covers(a_memory("m"))
+
     async def test_one_that_became_a_replica_is_left_for_the_one_that_took_over(
         self, installation: Installation, own_redis_server: RedisServer, new_redis_server: Callable[[], RedisServer]
     ) -> None:
