@@ -1,5 +1,7 @@
 """Bodies before and after, to the byte."""
 
+from time import process_time
+
 import pytest
 
 from semrouter_memory.codec.chat import ChatCodec
@@ -33,6 +35,15 @@ _CHAT, _RESPONSES = ChatCodec(), ResponsesCodec()
 def test_our_fields_are_taken_out(before: bytes, after: bytes) -> None:
     for codec in (_CHAT, _RESPONSES):
         assert codec.rewrite(before, block="", position=Position.SYSTEM) == after
+
+
+@pytest.mark.parametrize("codec", [_CHAT, _RESPONSES], ids=["chat", "responses"])
+def test_a_field_that_is_repeated_without_end_takes_no_long_time(codec: ChatCodec | ResponsesCodec) -> None:
+    """All streams share one loop; 100,000 fields took it 40 s while each was looked up in a list of all."""
+    raw = b"{" + b'"memory_config":null,' * 100_000 + b'"a":1}'
+    began = process_time()
+    assert codec.rewrite(raw, block="", position=Position.SYSTEM) == b'{"a":1}'
+    assert process_time() - began < 5
 
 
 def _chat(messages: bytes) -> bytes:
