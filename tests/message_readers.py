@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from semrouter_memory.codec.base import strip_block
+from semrouter_memory.codec.base import strip_block, transcript_hash
 from semrouter_memory.errors import ChatModelError
 from semrouter_memory.language.terms import terms
 from semrouter_memory.language.third_person import to_third_person
@@ -28,7 +28,7 @@ RUNS = (
     " ", "\t", "\n", "\r", "\u3000", "\u00a0", *".,:;!?-_=+*#~>|/'\"`([{@$%…？。，：“的aA1",
     "a ", "1 ", "\n ", "\n\t", "I ", "my ", "a.", "1-", "a@", "=a", "<a>", "<b", "and I ", "https://", "code ", "password ", "is ", "one ", "a:b@",
     "\n> ", "'s ", "密码", "-----BEGIN ", "user a pass ", "sk-", "eyJ",
-    "(1", "2026-02-10", "三", "万",
+    "(1", "2026-02-10", "三", "万", "\u0301\u0327", "e\u0301\u0327",
 )  # fmt: skip
 FIGURES = ("3", "45", "2026", "1,200", "2.5", "２", "3@b.de", "一万", "三", "one", "twenty")
 SIGNS = ("$", "€", "元", "usd", "%", "°", "-", ":", ".", "+", "(", ")", " ", "点", "月", "号", "²")
@@ -59,6 +59,7 @@ def _model_answer(text: str) -> object:
 
 READERS: dict[str, Callable[[str], object]] = {
     "strip_block": strip_block,
+    "transcript_hash": lambda text: transcript_hash((Message(Role.USER, text),)),
     # Many rules look at texts with a digit only.
     "the content policy, redaction included": lambda text: content_policy.reason(f"1 {text}"),
     "asks_to_remember": asks_to_remember,

@@ -8,12 +8,12 @@ unknown fields survive. An answer is read incrementally and never changed.
 import hashlib
 import json
 import re
-import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, NamedTuple, Protocol
 
+from semrouter_memory.language.scripts import in_form
 from semrouter_memory.model import (
     ANY_MEMORY,
     Json,
@@ -282,7 +282,7 @@ def continued_hash(before: str, messages: Iterable[Message]) -> str:
 def _chain(messages: Iterable[Message], chain: bytes) -> Iterator[bytes]:
     """The hash after each message."""
     for message in messages:
-        text = unicodedata.normalize("NFC", strip_reasoning(strip_block(message.text))).strip()
+        text = in_form("NFC", strip_reasoning(strip_block(message.text))).strip()
         if text:
             chain = hashlib.sha256(
                 chain + message.role.value.encode() + b"\0" + text.encode("utf-8", "replace")

@@ -5,6 +5,7 @@ import tomllib
 import unicodedata
 from functools import cache
 from importlib.resources import files
+from typing import Literal
 
 CJK_RANGE = r"\u3400-\u9fff\uf900-\ufaff"
 """Chinese characters, for a class of a regular expression; escaped, so that a pattern holding it holds none of them.
@@ -32,6 +33,36 @@ _INVISIBLE = re.compile(
 def visible(text: str) -> str:
     """Without characters that people do not see."""
     return _INVISIBLE.sub("", text)
+
+
+_MOST_MARKS = 30
+"""In a row: no language has more behind a letter (Unicode Standard Annex 15, Stream-Safe Text Format)."""
+_SIGNS_IN_A_ROW = re.compile(rf"(?:[^\w\s\x00-\u02ff]|[\uff9e\uff9f]){{{_MOST_MARKS + 1},}}")
+"""Where there may be more; the two Japanese ones count as letters before they are normalised."""
+
+
+def in_form(form: Literal["NFC", "NFD", "NFKC", "NFKD"], text: str) -> str:
+    """Same as `unicodedata.normalize`, in time that grows with the text; of more marks in a row than any language has the rest is left out.
+
+    Normalising sorts the marks behind a letter, one by one past each of those before it: a megabyte of them takes minutes.
+    """
+    # A run that is too long holds one of these places.
+    if not text.isascii() and any(map(_is_mark, {*text[::_MOST_MARKS]})):
+        text = _SIGNS_IN_A_ROW.sub(_with_few_marks, text)
+    return unicodedata.normalize(form, text)
+
+
+def _is_mark(char: str) -> bool:
+    return unicodedata.combining(unicodedata.normalize("NFKD", char)[0]) > 0
+
+
+def _with_few_marks(run: re.Match[str]) -> str:
+    kept, marks = list[str](), 0
+    for char in run.group():
+        marks = marks + 1 if _is_mark(char) else 0
+        if marks <= _MOST_MARKS:
+            kept.append(char)
+    return "".join(kept)
 
 
 def simplified(text: str) -> str:

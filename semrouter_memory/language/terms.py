@@ -14,7 +14,7 @@ from functools import cache, lru_cache
 import Stemmer
 
 from semrouter_memory.language.phrases import lists
-from semrouter_memory.language.scripts import APOSTROPHES, CJK, CJK_RANGE, simplified
+from semrouter_memory.language.scripts import APOSTROPHES, CJK, CJK_RANGE, in_form, simplified
 from semrouter_memory.language.values import MONTHS
 from semrouter_memory.language.words import STOP_WORDS, content_runs
 
@@ -46,7 +46,7 @@ _MONTHS = tuple(_MAY_MONTH if name == "may" else _STEMMER.stemWord(name) for nam
 def terms(text: str) -> list[str]:
     """The text's terms in order, repetitions included; words that carry no content are left out."""
     if not text.isascii():
-        text = _without_accents(simplified(unicodedata.normalize("NFKC", text).translate(APOSTROPHES)))
+        text = _without_accents(simplified(in_form("NFKC", text).translate(APOSTROPHES)))
     text = text.lower()
     return list(_terms(_MAY.sub(_MAY_MONTH, text) if "may" in text else text))
 

@@ -10,7 +10,7 @@ import unicodedata
 from typing import NamedTuple
 
 from semrouter_memory.language.phrases import lists
-from semrouter_memory.language.scripts import simplified
+from semrouter_memory.language.scripts import in_form, simplified
 
 MONTHS = (
     *("january", "february", "march", "april", "may", "june"),
@@ -101,7 +101,7 @@ def folded(text: str) -> str:
     """Lower case, without accents and typographic variants, in simplified characters."""
     if text.isascii():
         return text.lower()
-    plain = unicodedata.normalize("NFKD", simplified(text)).replace("’", "'")
+    plain = in_form("NFKD", simplified(text)).replace("’", "'")
     return unicodedata.normalize("NFC", "".join(char for char in plain if not unicodedata.combining(char))).lower()
 
 

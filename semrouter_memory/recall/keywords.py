@@ -13,14 +13,13 @@ stands in a text when it falls into parts of two or more characters that all do.
 import asyncio
 import json
 import re
-import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Literal
 
 from semrouter_memory.codec.base import strip_reasoning
 from semrouter_memory.config import RecallConfig
-from semrouter_memory.language.scripts import CJK, one_line, simplified
+from semrouter_memory.language.scripts import CJK, in_form, one_line, simplified
 from semrouter_memory.language.words import STOP_WORDS, content_runs, content_words, words
 from semrouter_memory.model import ChatMessage, Hit, Memory, RecallRequest
 from semrouter_memory.ports import ChatModel
@@ -180,7 +179,7 @@ def folded(text: str) -> str:
     """The text as it is compared: without case, full-width forms, traditional characters and typographic apostrophes."""
     if text.isascii():
         return text.lower()
-    return simplified(unicodedata.normalize("NFKC", text)).replace("’", "'").casefold()
+    return simplified(in_form("NFKC", text)).replace("’", "'").casefold()
 
 
 def _occurs(keyword: str, text: str) -> bool:

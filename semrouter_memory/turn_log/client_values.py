@@ -24,6 +24,7 @@ from hashlib import blake2b
 import orjson
 
 from semrouter_memory.databases import micros, pack
+from semrouter_memory.language.scripts import in_form
 from semrouter_memory.model import Json, Scope, SessionHints, ToolUse, Turn
 
 MAX_SESSION_ID_CHARS = 128
@@ -243,7 +244,7 @@ def new_session_id(unique: str) -> str:
 
 def normalised(content: str) -> str:
     """The statement without what does not change its meaning: case, width, white space, punctuation at the end."""
-    text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", content).casefold())
+    text = in_form("NFKC", in_form("NFKC", content).casefold())
     text = " ".join(text.split())
     end = len(text)
     while end and unicodedata.category(text[end - 1])[0] in "PZ":

@@ -14,13 +14,12 @@ ago" are the whole month and the whole year.
 """
 
 import re
-import unicodedata
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from enum import Enum, auto
 from typing import NamedTuple
 
-from semrouter_memory.language.scripts import CJK
+from semrouter_memory.language.scripts import CJK, in_form
 from semrouter_memory.model import Period
 from semrouter_memory.recall.time_expressions.readings import (
     FEW,
@@ -278,7 +277,7 @@ def period_of(question: str, now: datetime) -> Period | None:
     """
     if len(question) > _MAX_CHARS:
         return None
-    sentences = _SENTENCE_END.split(unicodedata.normalize("NFKC", question))
+    sentences = _SENTENCE_END.split(in_form("NFKC", question))
     try:
         moment = now.astimezone(UTC)
         return next((found for each in sentences for found in _past(each, moment)), None)

@@ -1,10 +1,13 @@
 """Chinese in regular expressions."""
 
 import re
+from unicodedata import normalize
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from semrouter_memory.language.scripts import CJK, WORD_END, WORD_START, simplified
+from semrouter_memory.language.scripts import CJK, WORD_END, WORD_START, in_form, simplified
 
 
 @pytest.mark.parametrize("chinese", "一鿿㐀䶿豈我")
@@ -31,3 +34,16 @@ def test_traditional_characters_become_simplified_ones_place_by_place() -> None:
     assert simplified("我住在臺北的內湖區，對花生過敏") == "我住在台北的内湖区，对花生过敏"
     for text in ("", "plain", "我住在上海", "Zoë 🙂 ۱۲"):
         assert simplified(text) == text
+
+
+@given(st.text(st.sampled_from("aeäå가한नमि—😀\u0301\u0327\u0345\u0f73\uff9e"), max_size=30))
+def test_a_text_without_a_long_run_of_marks_is_normalised_as_ever(text: str) -> None:
+    for form in ("NFC", "NFD", "NFKC", "NFKD"):
+        assert in_form(form, text) == normalize(form, text)
+
+
+@pytest.mark.parametrize("marks", ["\u0301\u0327", "\u0f73", "\uff9e\u0301", "\u3099\u0301"])
+@pytest.mark.parametrize("before", ["", "cafe", "caf" * 9 + "e", "—" * 40])
+def test_of_a_long_run_of_marks_the_first_thirty_stay(marks: str, before: str) -> None:
+    run = marks * (40 // len(marks))
+    assert in_form("NFC", f"{before}{run}s") == normalize("NFC", f"{before}{run[:30]}s")
