@@ -67,6 +67,7 @@ class InWords:
         self._observer = observer
         self._threshold = config.forget_threshold
         self._seconds = config.forget_deadline_ms / 1000
+        self._max_chars = config.max_query_chars
         self._obeyed: TTLCache[tuple[Scope, str, str, str], datetime] = TTLCache(_MAX_OBEYED, _OBEYED_SECONDS)
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -122,7 +123,8 @@ class InWords:
             return await self._found(order.subject, request)
         asked, answered = _just_said(request)
         stated = VisibleTexts((answered,))
-        return [each for each in await self._found(asked, request) if stated.contain(each.content)][:1]
+        found = await self._found(asked[: self._max_chars], request)
+        return [each for each in found if stated.contain(each.content)][:1]
 
     async def _found(self, text: str, request: RecallRequest) -> list[Memory]:
         deleted = await self._turn_log.tombstones(request.scope)

@@ -152,8 +152,8 @@ def _is_short(query: str) -> bool:
 def _context(history: Sequence[Message]) -> Sequence[Message]:
     """The last messages from the one that says what they are about, two at least."""
     asked = [at for at, message in enumerate(history) if message.role is Role.USER][-HISTORY_MESSAGES:]
-    clear = next((at for at in reversed(asked) if not is_vague(history[at].text)), len(history))
-    return history[max(min(clear, len(history) - _CONTEXT_MESSAGES), 0) :]
+    clear = (at for at in reversed(asked) if not is_vague(history[at].text[:_MAX_TERM_SOURCE_CHARS]))
+    return history[max(min(next(clear, len(history)), len(history) - _CONTEXT_MESSAGES), 0) :]
 
 
 def key_terms(history: Sequence[Message]) -> list[str]:

@@ -14,7 +14,18 @@ from semrouter_memory.app.adapters import SystemClock
 from semrouter_memory.config import RecallConfig
 from semrouter_memory.deletion.in_words import MAX_FORGOTTEN, InWords
 from semrouter_memory.errors import StoreUnavailableError
-from semrouter_memory.model import Hit, Memory, MemoryType, OwnerKind, RecallOptions, RecallRequest, Scope, Steering
+from semrouter_memory.model import (
+    Hit,
+    Memory,
+    MemoryType,
+    Message,
+    OwnerKind,
+    RecallOptions,
+    RecallRequest,
+    Role,
+    Scope,
+    Steering,
+)
 from tests.memory_service import SilentObserver
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -40,8 +51,10 @@ class Parts:
     gone: frozenset[str] = frozenset()
     hidden: list[str] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
+    searched: list[str] = field(default_factory=list)
 
-    async def search_fresh(self, *_: Any, **__: Any) -> Sequence[Hit]:
+    async def search_fresh(self, _criteria: Any, text: str, **__: Any) -> Sequence[Hit]:
+        self.searched.append(text)
         return self.hits
 
     async def tombstones(self, _: Scope) -> "Parts":
@@ -136,6 +149,16 @@ def test_nothing_is_forgotten_for_a_user_who_paused() -> None:
     parts = Parts([hit(1)], paused_since=NOW)
     assert parts.obey().outcome is Steering.NOT_FOUND
     assert parts.hidden == []
+
+
+async def test_of_a_long_question_before_no_more_is_read_than_of_a_question() -> None:
+    """Reading a megabyte of pasted text takes a fifth of a second, in which no other request goes on."""
+    pasted = "I earn 900. " * 1_000
+    history = (Message(Role.USER, pasted), Message(Role.ASSISTANT, "I earn 900"))
+    parts = Parts([hit(1)])
+    request = replace(REQUEST, query="That's not true any more.", history=history)
+    assert (await _obeyed(parts.steers(), request)).forgotten == ("m1",)
+    assert parts.searched == [pasted[: RecallConfig().max_query_chars]]
 
 
 def test_a_threshold_of_one_switches_it_off() -> None:

@@ -1,6 +1,7 @@
 """What is searched for."""
 
 from collections.abc import Sequence
+from time import process_time
 
 import pytest
 
@@ -142,3 +143,11 @@ def test_blank_space_before_a_query_costs_nothing() -> None:
     """A pattern that may take the same space in two ways would try all of them, while all other requests wait."""
     assert is_vague(" " * 100_000 + "and that one?")
     assert is_vague("\n" * 100_000 + "!")
+
+
+def test_a_document_that_was_pasted_before_is_not_read_whole() -> None:
+    """All requests share one loop: reading this one took 1.5 s, thirty times the deadline."""
+    pasted = (Message(Role.USER, "The quick brown fox jumps. " * 700_000), Message(Role.ASSISTANT, "Read."))
+    began = process_time()
+    assert search_text("and how much?", pasted, max_chars=100).endswith(" Read. and how much?")
+    assert process_time() - began < 0.3
