@@ -26,7 +26,7 @@ NOW = datetime(2026, 3, 20, tzinfo=UTC)
 
 RUNS = (
     " ", "\t", "\n", "\r", "\u3000", "\u00a0", *".,:;!?-_=+*#~>|/'\"`([{@$%…？。，：“的aA1",
-    "a ", "1 ", "\n ", "\n\t", "I ", "my ", "a.", "1-", "a@", "=a", "<a>", "<b", "and I ", "https://", "code ", "password ", "is ", "one ", "a:b@",
+    "a ", "1 ", "\n ", "\n\t", "I ", "my ", "a.", "a. ", "Dr. ", "1-", "a@", "=a", "<a>", "<b", "and I ", "https://", "code ", "password ", "is ", "one ", "a:b@",
     "\n> ", "'s ", "密码", "-----BEGIN ", "user a pass ", "sk-", "eyJ",
     "(1", "2026-02-10", "三", "万", "\u0301\u0327", "e\u0301\u0327",
 )  # fmt: skip

@@ -8,9 +8,11 @@ from semrouter_memory.language.phrases import pattern, words_of
 # After a full stop only before a blank or the end ("3.5", "e.g. this" stay whole); Chinese needs none.
 _END = re.compile(r"(?:(?<![.!?…])[.!?…]++[\"')\]”’]*(?=\s|$)|[。！？!?][”」』）]*|\n)\s*")
 _ABBREVIATION = re.compile(
-    r"(?:\b(?:mr|mrs|ms|dr|prof|st|sr|jr|vs|etc|e\.g|i\.e|a\.m|p\.m|no|approx|inc|ltd|u\.s|u\.k)|\b[A-Z]|^\s*\d{1,2})\.\s*$",
-    re.IGNORECASE,
+    r"\b(?:mr|mrs|ms|dr|prof|st|sr|jr|vs|etc|e\.g|i\.e|a\.m|p\.m|no|approx|inc|ltd|u\.s|u\.k|[A-Z])\.\Z", re.IGNORECASE
 )
+_ABBREVIATION_CHARS = 7
+"""The longest, with its full stop."""
+_NUMBER = re.compile(r"\s{0,40}\d{1,2}\.")
 
 
 def sentences(text: str) -> list[str]:
@@ -18,9 +20,10 @@ def sentences(text: str) -> list[str]:
     found: list[str] = []
     start = 0
     for end in _END.finditer(text):
-        piece = text[start : end.end()]
-        if "\n" not in end.group() and _ABBREVIATION.search(piece):
+        mark = end.group()
+        if "\n" not in mark and mark.rstrip() == "." and _goes_on(text, start, end.start() + 1):
             continue
+        piece = text[start : end.end()]
         if piece.strip():
             found.append(piece)
         elif found:
@@ -31,6 +34,15 @@ def sentences(text: str) -> list[str]:
     if text[start:].strip():
         found.append(text[start:])
     return found
+
+
+def _goes_on(text: str, start: int, stop: int) -> bool:
+    """Whether the full stop before `stop` ends an abbreviation, or the number of a sentence that begins at `start`.
+
+    Few characters are looked at: a sentence may have thousands of abbreviations.
+    """
+    behind = max(start, stop - _ABBREVIATION_CHARS)
+    return bool(_ABBREVIATION.search(text, behind, stop) or _NUMBER.fullmatch(text, start, stop))
 
 
 # -- questions and orders
