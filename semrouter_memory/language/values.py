@@ -34,6 +34,8 @@ _UNITS, _SIGNS, _WEEKDAYS = (
 _CURRENCIES = frozenset({*_SIGNS, *_LISTS["currencies"]["other"].split()})
 _CURRENCY_SIGNS = frozenset(_LISTS["signs"])
 _UNIT_SIGNS = frozenset({*_SIGNS, "%", "°"})
+CURRENCIES = frozenset(_SIGNS.values())
+"""As `units` names them."""
 _SCALES = {
     **dict.fromkeys(("k", "thousand", "grand", "千"), 1_000),
     **dict.fromkeys(("m", "million", "百万"), 1_000_000),

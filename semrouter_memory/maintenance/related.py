@@ -17,6 +17,7 @@ import numpy as np
 
 from semrouter_memory.language.names import capitalised
 from semrouter_memory.language.scripts import CJK
+from semrouter_memory.language.signs import signs
 from semrouter_memory.language.terms import terms
 from semrouter_memory.language.values import MONTHS, split, units
 from semrouter_memory.language.words import STOP_WORDS
@@ -136,7 +137,7 @@ def _stated(text: str) -> _Stated:
         *(word for word in text.split()[:1] if word[:1].isupper() and _SEQUENCE.isdisjoint(terms(word))),
     ]
     return _Stated(
-        values | numbered,
+        values | numbered | signs(text).signed,
         units(text),
         frozenset(map(_bare, names)) - STOP_WORDS,
         frozenset(map(_bare, text.replace("/", " ").split())),

@@ -4,6 +4,7 @@ from functools import lru_cache
 
 from semrouter_memory.language.phrases import lists, word_set
 from semrouter_memory.language.scripts import CJK
+from semrouter_memory.language.signs import signs
 from semrouter_memory.language.terms import terms
 from semrouter_memory.language.values import kinds, values
 from semrouter_memory.model import Fact
@@ -56,13 +57,17 @@ def is_replaced(old: Fact, new: Fact) -> bool:
     if old.attribute in MANY or {*old.attribute.lower().split()} & _PEOPLE or not same_attribute(old, new):
         return False
     one, other = _terms(old.value), _terms(new.value)
-    if one <= other or other <= one:
+    if not _other_signs(old, new) and (one <= other or other <= one):
         return False
     return bool({"favorit"} & _key(old.attribute)) or kind(old.value) == kind(new.value)
 
 
 def same_value(one: Fact, other: Fact) -> bool:
-    return _terms(one.value) == _terms(other.value)
+    return _terms(one.value) == _terms(other.value) and not _other_signs(one, other)
+
+
+def _other_signs(one: Fact, other: Fact) -> bool:
+    return signs(one.value).differ(signs(other.value))
 
 
 def covers(text: str, content: str) -> bool:

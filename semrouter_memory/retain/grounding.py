@@ -18,6 +18,7 @@ from semrouter_memory.language.names import capitalised
 from semrouter_memory.language.phrases import begins, lists, phrases, word_set
 from semrouter_memory.language.scripts import CJK
 from semrouter_memory.language.sentences import QUESTION_MARKS, sentences
+from semrouter_memory.language.signs import signs
 from semrouter_memory.language.values import NUMBER_WORDS, ORDINALS, split
 from semrouter_memory.language.words import STOP_WORDS, tokens
 from semrouter_memory.model import Candidate, LoggedTurn
@@ -151,6 +152,7 @@ class _UserWords:
         self.sentences = [piece for piece in pieces if piece and _tells(piece)]
         lowered = "\n".join(pieces).lower()
         self._text = lowered
+        self._signs = signs(lowered)
         self._relative = phrases("relative_days").occur_in(lowered)
         self._days = {time.date() for time in times}
         self._known = _Known(" ".join(self.sentences).lower())
@@ -160,7 +162,7 @@ class _UserWords:
 
     def misses(self, content: str) -> str:
         """What of a statement the user did not say, as a reason; "" when they said it."""
-        if not self._knows_numbers(content):
+        if not self._knows_numbers(content) or not self._signs.covers(signs(content)):
             return NUMBER
         if not all(self._knows_name(name) for name in capitalised(content)):
             return NAME

@@ -11,6 +11,7 @@ from datetime import timedelta
 
 from semrouter_memory.language.scripts import simplified
 from semrouter_memory.language.sentences import sentences
+from semrouter_memory.language.signs import signs
 from semrouter_memory.language.terms import terms
 from semrouter_memory.language.words import words
 from semrouter_memory.model import (
@@ -92,16 +93,16 @@ def facts_of(said: Candidate | Memory) -> tuple[Fact, ...]:
 
 def _same(candidate: Candidate, new: Sequence[Fact], known: Sequence[Memory]) -> Memory | None:
     """A memory that says all of what the candidate says, whatever its type or form."""
-    text = _words(candidate)
-    if candidate.form == "statement" and (same := next((each for each in known if _words(each) == text), None)):
+    if candidate.form == "statement" and (same := next((each for each in known if _reads_same(each, candidate)), None)):
         return same
     if len(new) != 1 or not _is_said_by(candidate, new):
         return None
     return next((memory for memory in known if _repeats(memory, candidate, new[0])), None)
 
 
-def _words(said: Candidate | Memory) -> list[str]:
-    return words(simplified(said.content))
+def _reads_same(memory: Memory, candidate: Candidate) -> bool:
+    one, other = memory.content, candidate.content
+    return words(simplified(one)) == words(simplified(other)) and not signs(one).differ(signs(other))
 
 
 def _repeats(memory: Memory, candidate: Candidate, new: Fact) -> bool:

@@ -79,6 +79,23 @@ async def test_a_newer_value_supersedes_and_the_old_one_stays_as_history(make_be
     assert history.superseded_by == (await bench.memories())[0].id
 
 
+@pytest.mark.parametrize(
+    ("said", "corrected"),
+    [
+        ("My blood type is A+.", "My blood type is A-."),
+        ("My favourite programming language is C++.", "My favourite programming language is C#."),
+        ("My budget for the Hawaii trip is $500.", "My budget for the Hawaii trip is €500."),
+    ],
+)
+async def test_a_correction_of_nothing_but_a_sign_counts(make_bench: MakeBench, said: str, corrected: str) -> None:
+    bench = make_bench()
+    bench.say(said)
+    await bench.work()
+    bench.say(corrected, session="s2")
+    await bench.work()
+    assert await bench.contents() == [corrected]
+
+
 async def test_the_newer_value_of_what_is_pinned_is_pinned(make_bench: MakeBench) -> None:
     bench = make_bench()
     bench.say("I live in Berlin")

@@ -93,7 +93,9 @@ def by_probabilities(
     """What the model's probabilities mean within the guards."""
     if about_others(older, newer):
         return Relation.UNRELATED
-    if _is_reversed(older, newer) or (_is_given_anew(older, newer) and not keeps_both(older, newer)):
+    if _is_reversed(older, newer) or _is_signed_anew(older, newer):
+        return Relation.REPLACES
+    if _is_given_anew(older, newer) and not keeps_both(older, newer):
         return Relation.REPLACES
     return _decided(older, newer, probabilities, sure)
 
@@ -125,7 +127,9 @@ def repeats(older: Statement, newer: Statement) -> bool:
 
 
 def _is_alike(older: Statement, newer: Statement) -> bool:
-    """Neither denies, plans or ends what the other tells, and no value or name stands in another's place."""
+    """Neither denies, plans or ends what the other tells, and no value, sign or name stands in another's place."""
+    if older.signs.differ(newer.signs):
+        return False
     return not (older.marks ^ newer.marks) & _STANCE and not swapped(older, newer) - {"word"}
 
 
@@ -247,6 +251,19 @@ def _is_given_anew(older: Statement, newer: Statement) -> bool:
     others = swapped(older, newer) - {"word"}
     one = older.given in _ONE_AT_A_TIME or "favourite" in older.attributes
     return bool(others or one) and _names_value(older) == _names_value(newer)
+
+
+def _is_signed_anew(older: Statement, newer: Statement) -> bool:
+    """The same key has the same words or number with another sign: "A+", "A-"; "$500", "€500"."""
+    return (
+        bool(older.given)
+        and older.given == newer.given
+        and older.content == newer.content
+        and older.signs.differ(newer.signs)
+        and not older.people
+        and not older.key & MANY_VALUED_KEYS
+        and not (older.marks ^ newer.marks) & (_STANCE | {"also"})
+    )
 
 
 def _names_value(said: Statement) -> bool:

@@ -9,6 +9,7 @@ from semrouter_memory.language.names import capitalised
 from semrouter_memory.language.phrases import lists
 from semrouter_memory.language.scripts import CJK, CJK_RANGE
 from semrouter_memory.language.sentences import sentences
+from semrouter_memory.language.signs import Signs, signs
 from semrouter_memory.language.terms import terms
 from semrouter_memory.language.third_person import to_third_person
 from semrouter_memory.language.values import folded, kinds, split
@@ -62,6 +63,7 @@ class Statement:
         marks: what it says of itself: negated, ended, changed, planned, ...
         attributes: attributes that its words may name.
         goal: what a procedure is for; its words are the steps' then.
+        signs: of its words and numbers, which `content` lacks.
     """
 
     plain: str
@@ -82,6 +84,7 @@ class Statement:
     marks: frozenset[str]
     attributes: frozenset[str]
     goal: frozenset[str]
+    signs: Signs
     sentences: int
     is_event: bool
     is_chinese: bool
@@ -126,6 +129,7 @@ def statement(content: str, *, procedural: bool = False) -> Statement:
         value=value,
         attributes=frozenset(_found(_ATTRIBUTES, said)),
         goal=frozenset(_stems(goal)),
+        signs=signs(content),
         sentences=len(sentences(content)) or 1,
         is_event=_is_event(plain),
         is_chinese=bool(CJK.search(content)),

@@ -74,6 +74,13 @@ async def test_different_statements_stay_apart(contents: list[str]) -> None:
     assert not await grouped(*contents)
 
 
+async def test_a_sign_is_never_lost() -> None:
+    for first, second in (("A+", "A-"), ("A-", "A+")):
+        for group in await grouped(f"User's blood type is {first}", f"User's blood type is {second}"):
+            assert first in group.content
+            assert second in group.content
+
+
 @pytest.mark.parametrize("second", ["User's budget is €10,000", "User's budget is 10,000 euros"])
 async def test_a_currency_is_never_lost(second: str) -> None:
     for group in await grouped("User's budget is $10,000", second):
