@@ -5,10 +5,12 @@ the current one. Rows are read as they are stored, deleted ones included: the ca
 """
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from semrouter_memory.language.scripts import CJK, WORD_START
 from semrouter_memory.language.words import content_words
 from semrouter_memory.model import DERIVED_FROM, Criteria, LoggedTurn, Memory, Scope
 from semrouter_memory.ports import Deletions, MemoryReader, TurnRecords
@@ -210,7 +212,7 @@ async def find_paraphrases(records: TurnRecords, scope: Scope, memories: Collect
     An answer repeats the memories that were recalled for it, and the turn log keeps answers for a while. A turn with
     nearly all words of a memory counts as a paraphrase, in any order; words are compared by their beginnings.
     """
-    statements = [stems for memory in memories if (stems := _stems(memory.content))]
+    statements = [stems for memory in memories if (stems := [_Stem.of(word) for word in content_words(memory.content)])]
     turn_ids: list[str] = []
     project_ids: set[str] = set()
     before = 0
@@ -223,13 +225,25 @@ async def find_paraphrases(records: TurnRecords, scope: Scope, memories: Collect
         before = page[-1].sequence
 
 
-def _stems(content: str) -> Sequence[str]:
-    return [
-        word if word[0].isdigit() else word[: max(_MIN_STEM, min(_STEM, len(word) - _ENDING))]
-        for word in content_words(content)
-    ]
+@dataclass(frozen=True, slots=True)
+class _Stem:
+    """The beginning of a word, and where it stands in a text: a number as a whole, Chinese anywhere."""
+
+    text: str
+    place: re.Pattern[str] | None
+
+    @classmethod
+    def of(cls, word: str) -> "_Stem":
+        is_number = word[0].isdigit()
+        stem = word if is_number else word[: max(_MIN_STEM, min(_STEM, len(word) - _ENDING))]
+        before, behind = (r"(?<!\d[.,])", r"(?![.,]?\d)") if is_number else ("", "")
+        place = None if CJK.match(word) else re.compile(f"{WORD_START}{before}{re.escape(stem)}{behind}")
+        return cls(stem, place)
+
+    def is_in(self, text: str) -> bool:
+        return self.text in text and (self.place is None or self.place.search(text) is not None)
 
 
-def _repeats(turn: LoggedTurn, stems: Sequence[str]) -> bool:
+def _repeats(turn: LoggedTurn, stems: Sequence[_Stem]) -> bool:
     text = f"{turn.user_text}\n{turn.assistant_text}".lower()
-    return sum(stem in text for stem in stems) >= _PARAPHRASE * len(stems)
+    return sum(stem.is_in(text) for stem in stems) >= _PARAPHRASE * len(stems)

@@ -80,6 +80,21 @@ async def test_a_turn_about_something_else_stays(asked: str, answered: str) -> N
     assert (await telling("User's budget for the Hawaii trip is $10,000", turn(1, asked, answered))).turn_ids == ()
 
 
+@pytest.mark.parametrize(
+    ("content", "said", "tells"),
+    [
+        ("I have a cat", "My vacation in Portugal begins on 3 June", False),
+        ("I like red", "I preferred the course in Leeds, and shared a flat", False),
+        ("User is 35", "My rent is 350, not 1.35", False),
+        ("I have a cat", "Both of my cats are old", True),
+        ("User is 35", "I turned 35, at last", True),
+        ("User has a cat", "我有cat", True),
+    ],
+)
+async def test_words_are_told_by_their_beginnings_and_numbers_whole(content: str, said: str, tells: bool) -> None:
+    assert (await telling(content, turn(1, said))).turn_ids == (("turn_1",) if tells else ())
+
+
 async def test_every_turn_of_a_long_log_is_looked_at() -> None:
     turns = [turn(number, "I live in Bergen" if number % 150 == 0 else "Hm") for number in range(1, 451)]
     assert (await telling("User lives in Bergen", *turns)).turn_ids == ("turn_450", "turn_300", "turn_150")
