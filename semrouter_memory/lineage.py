@@ -140,14 +140,14 @@ async def is_unsupported(reader: MemoryReader, scope: Scope, insight: Memory) ->
 
 @dataclass(frozen=True, slots=True)
 class SummarySplit:
-    """How the summaries of a memory are taken apart when that memory is deleted.
+    """How the summaries of memories are taken apart when these memories are deleted.
 
     A summary repeats its originals, so it is deleted with any of them, and so is a summary of that summary. The other
     originals take its place: they are active again, or if the summary itself was superseded, by its successor. A summary
     whose content was edited by hand has no originals any more (`MemoryService.update`) and stays.
 
     Attributes:
-        summaries: the summary of the memory, the summary of that, and so on.
+        summaries: those of the memories, the summaries of these, and so on.
         others: the other originals of these summaries.
     """
 
@@ -162,28 +162,31 @@ class SummarySplit:
 
     def restored(self, *, now: datetime) -> list[Memory]:
         """The others as they are without the summaries; those that no summary supersedes are left out."""
-        gone = {summary.id for summary in self.summaries}
-        return [
-            other.changed(
-                now, superseded_at=self.summaries[-1].superseded_at, superseded_by=self.summaries[-1].superseded_by
-            )
-            for other in self.others
-            if other.superseded_by in gone
-        ]
+        gone = {summary.id: summary for summary in self.summaries}
+        found = []
+        for other in self.others:
+            last = other
+            while last.superseded_by in gone:
+                last = gone[last.superseded_by]
+            if last is not other:
+                found.append(other.changed(now, superseded_at=last.superseded_at, superseded_by=last.superseded_by))
+        return found
 
 
 async def split_summaries(
-    reader: MemoryReader, scope: Scope, memory: Memory, *, is_deleted: Callable[[Memory], bool]
+    reader: MemoryReader, scope: Scope, memories: Collection[Memory], *, is_deleted: Callable[[Memory], bool]
 ) -> SummarySplit:
-    """The split of the summaries that the memory was merged into; deleted originals are left out."""
+    """The split of the summaries that any of the memories was merged into; deleted originals are left out."""
+    gone = {memory.id for memory in memories}
     summaries: list[Memory] = []
-    merged = memory
-    async for successor in _successors(reader, scope, memory):
-        if merged.id not in successor.ids("consolidated_from"):
-            break
-        summaries.append(successor)
-        merged = successor
-    gone = {memory.id, *(summary.id for summary in summaries)}
+    for memory in memories:
+        merged = memory
+        async for successor in _successors(reader, scope, memory):
+            if merged.id not in successor.ids("consolidated_from") or successor.id in gone:
+                break
+            summaries.append(successor)
+            gone.add(successor.id)
+            merged = successor
     wanted = {each for summary in summaries for each in summary.ids("consolidated_from")} - gone
     stored = await asyncio.gather(*(reader.get(scope, memory_id) for memory_id in sorted(wanted)))
     others = tuple(other for other in stored if other is not None and not is_deleted(other))

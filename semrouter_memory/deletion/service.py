@@ -88,9 +88,9 @@ class _Traces:
 
     @property
     def deletion_order(self) -> Iterator[Sequence[Memory]]:
-        """What is deleted first leaves the rest reachable: the oldest first, the named memory last."""
+        """What is deleted first leaves the rest reachable: summaries before what they repeat, the named memory last."""
         named, *older = self.generations
-        return filter(None, (self.derived, *reversed(older), self.split.summaries, named))
+        return filter(None, (self.derived, self.split.summaries, *reversed(older), named))
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +190,7 @@ class DeletionService:
         found = await self._generations(scope, memory)
         memories = list(chain(*found))
         deleted = await self._turn_log.tombstones(scope)
-        split = await split_summaries(self._reader, scope, memory, is_deleted=deleted.covers)
+        split = await split_summaries(self._reader, scope, memories, is_deleted=deleted.covers)
         turns = [*(turn_id for each in memories for turn_id in source_turns(each)), *split.turns]
         derived = await self._derived(scope, frozenset(turns), [*memories, *split.summaries])
         turns += [turn_id for each in derived for turn_id in source_turns(each)]

@@ -29,6 +29,8 @@ from semrouter_memory.maintenance.related import (
     keeps_everything,
 )
 from semrouter_memory.model import (
+    PROVENANCE,
+    QUOTE,
     ChatMessage,
     Criteria,
     EmbeddedMemory,
@@ -194,14 +196,19 @@ def _fits(metadata: Mapping[str, Json]) -> bool:
 
 
 def _metadata(memories: Sequence[Memory], model: str) -> Mapping[str, Json]:
-    """What callers attached, the newest winning, and where it all comes from."""
+    """What callers attached, the newest winning, what the newest is, and where it all comes from."""
     merged: dict[str, Json] = {}
     for memory in reversed(memories):
-        merged.update(memory.metadata)
+        merged.update((name, value) for name, value in memory.metadata.items() if name not in PROVENANCE)
+    newest = {name: value for name, value in memories[0].metadata.items() if name in PROVENANCE}
+    if len({memory.quote for memory in memories}) > 1:
+        # It is deleted with any of the quotes, as a summary is, and goes on without them.
+        newest.pop(QUOTE, None)
     turns = [turn_id for memory in reversed(memories) for turn_id in memory.ids("turn_ids")]
     replaced = [turn_id for memory in reversed(memories) for turn_id in memory.ids("replaces")]
     return {
         **merged,
+        **newest,
         "turn_ids": list(dict.fromkeys(turns)),
         **({"replaces": list(dict.fromkeys(replaced))} if replaced else {}),
         "confirmations": sum(memory.confirmations for memory in memories),

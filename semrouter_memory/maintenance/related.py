@@ -22,7 +22,7 @@ from semrouter_memory.language.terms import terms
 from semrouter_memory.language.values import MONTHS, split, units
 from semrouter_memory.language.words import STOP_WORDS
 from semrouter_memory.maintenance.eviction import is_flagged
-from semrouter_memory.model import DERIVED_FROM, Memory, MemoryType, Scope, Vector
+from semrouter_memory.model import DERIVED_FROM, Form, Memory, MemoryType, Scope, Vector
 from semrouter_memory.retain.reconciling.pair_features import around
 from semrouter_memory.retain.reconciling.statement import Statement, statement
 
@@ -72,13 +72,16 @@ class Group:
 
 def groups(memories: Sequence[Memory], vectors: Sequence[Vector]) -> list[Group]:
     """The groups among one owner's active memories; no memory is in two of them."""
-    kinds: dict[tuple[Scope, MemoryType], list[tuple[Memory, Vector]]] = {}
+    # What is said in the user's words is told from statements, and by what it was said about.
+    kinds: dict[tuple[Scope, MemoryType, Form, str], list[tuple[Memory, Vector]]] = {}
     for memory, vector in zip(memories, vectors, strict=True):
         lasts = memory.expires_at is None and not memory.within_session
         # An insight is deleted with any of its sources, which others must not be.
         derived = bool(memory.ids(DERIVED_FROM))
-        if memory.type in MERGEABLE and lasts and not derived and not is_flagged(memory):
-            kinds.setdefault((memory.scope, memory.type), []).append((memory, vector))
+        doubtful = is_flagged(memory) or bool(memory.outdated_by)
+        if memory.type in MERGEABLE and lasts and not derived and not doubtful:
+            kind = (memory.scope, memory.type, memory.form, memory.context)
+            kinds.setdefault(kind, []).append((memory, vector))
     return [group for kind in kinds.values() for group in _of_one_kind(kind)]
 
 

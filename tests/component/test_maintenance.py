@@ -868,6 +868,44 @@ async def test_a_forgotten_original_is_not_recalled_in_its_summary(house: House)
     assert (await house.turn_log.tombstones(ALICE)).covers(summary)
 
 
+@pytest.mark.parametrize(
+    ("forgotten", "left"),
+    [
+        ("q0", {"m2": HAWAII[2], "q2": "so it is $12,000, and I hate flying"}),
+        ("q2", {"m0": HAWAII[0], "q0": "I have $10,000 for Hawaii, and a red hat"}),
+    ],
+)
+async def test_a_forgotten_quote_is_not_recalled_in_a_summary_of_its_statement(
+    house: House, forgotten: str, left: dict[str, str]
+) -> None:
+    """The summary is no statement of any one quote, so the other's statement is what it was."""
+    quote = {"form": "quote"}
+    await house.keep(
+        aged("q0", days=9, content="I have $10,000 for Hawaii, and a red hat", metadata=quote),
+        aged("q2", days=7, content="so it is $12,000, and I hate flying", metadata=quote),
+        aged("m0", days=9, content=HAWAII[0], metadata={"quote": "q0"}),
+        aged("m2", days=7, content=HAWAII[2], metadata={"quote": "q2"}),
+    )
+    await house.maintenance(consolidate="on", consolidate_at=2).sweep()
+    assert {memory.id for memory in await house.active()}.isdisjoint({"m0", "m2"})
+    house.clock.step(minutes=1)
+    await service(house).forget(ALICE, forgotten)
+    assert {memory.id: memory.content for memory in await house.active()} == left
+
+
+async def test_a_summary_tells_no_fact_of_what_it_replaced(house: House) -> None:
+    told = {"statements": [{"attribute": "budget", "value": "$10,000", "text": "budget"}], "asked": "How much?"}
+    old, new = "my budget for Hawaii is $10,000", "my budget for Hawaii is $12,000"
+    await house.keep(
+        aged("m0", days=9, content=old, metadata={"form": "quote", "origin": "crm", **told}),
+        aged("m1", days=8, content=new, metadata={"form": "quote"}),
+    )
+    await house.maintenance(consolidate="on", consolidate_at=2).sweep()
+    (summary,) = await house.active()
+    assert summary.metadata["consolidated_from"] == ["m1", "m0"]
+    assert (summary.facts, summary.asked, summary.metadata["origin"]) == ((), "", "crm")
+
+
 async def test_forgetting_takes_the_state_of_all_projects_in_which_it_may_have_been_told(house: House) -> None:
     """Of the one where it was said before it was moved, and of one where an answer told it; not what is no project's."""
     said, told, marks = Scope("alice", "work"), Scope("alice", "travel"), Scope("alice", "\x00marks")

@@ -1,6 +1,8 @@
 """Which statements are merged, how the result reads, and that nothing is lost or made up."""
 
+from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -72,6 +74,22 @@ async def test_related_statements_become_one(contents: list[str], merged: str) -
 )
 async def test_different_statements_stay_apart(contents: list[str]) -> None:
     assert not await grouped(*contents)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"form": "quote"}, {}),
+        ({"form": "quote", "context": "The hotel in Porto?"}, {"form": "quote", "context": "The hotel in Rome?"}),
+        ({"form": "quote", "outdated_by": ["m9"]}, {"form": "quote"}),
+    ],
+)
+async def test_what_says_less_without_its_metadata_stays_apart(one: dict[str, Any], other: dict[str, Any]) -> None:
+    """A quote and a statement; the same words about other things; a quote of which a part has changed."""
+    said = "80 a night at most"
+    older, newer = aged("m0", days=2, content=said, metadata=one), aged("m1", content=said, metadata=other)
+    assert not await grouped_memories(older, newer)
+    assert await grouped_memories(replace(older, metadata={}), replace(newer, metadata={}))
 
 
 async def test_a_sign_is_never_lost() -> None:
