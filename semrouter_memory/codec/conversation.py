@@ -117,7 +117,7 @@ def _runs(entries: Sequence[Entry]) -> tuple[list[tuple[Entry, ...]], int]:
     """The runs of one kind, and how many of them were answered before this turn."""
     spoken = (entry for entry in entries if entry.kind not in (Kind.CONTEXT, Kind.ATTACHED))
     runs = [tuple(run) for _, run in groupby(spoken, key=lambda entry: entry.kind)]
-    return runs, max((index + 1 for index, run in enumerate(runs[:-1]) if _is_answer(run)), default=0)
+    return runs, max((index + 1 for index in range(len(runs) - 1) if _was_answer(runs, index)), default=0)
 
 
 def _turns_of_entries(
@@ -185,6 +185,11 @@ def _past_turns(
 
 def _is_answer(run: Sequence[Entry]) -> bool:
     return run[0].kind is Kind.ASSISTANT and not any(entry.calls for entry in run)
+
+
+def _was_answer(runs: Sequence[Sequence[Entry]], index: int) -> bool:
+    """Not before a tool's result: its call is known to the server alone."""
+    return _is_answer(runs[index]) and runs[index + 1][0].kind is not Kind.RESULT
 
 
 def _messages(runs: Iterable[Sequence[Entry]], joint: str) -> Iterable[Message]:

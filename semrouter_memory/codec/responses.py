@@ -143,6 +143,9 @@ ATTACHED = frozenset(
 
 _TEXT_OUTPUTS = frozenset({"function_call_output", "custom_tool_call_output", "local_shell_call_output"})
 """Results that are a text; others have a structure that a server checks."""
+_REFERENCE = "item_reference"
+_MESSAGE_IDS = "msg"
+"""What the ids of answers begin with."""
 _KINDS = {"user": Kind.USER, "assistant": Kind.ASSISTANT}
 _REBUILT = (*OUR_FIELDS, "previous_response_id")
 """What leaves a request whose chain is rebuilt."""
@@ -252,7 +255,7 @@ def entries_of(items: Sequence[Any]) -> Iterator[Entry]:
     for place, item in enumerate(items):
         if not isinstance(item, dict):
             continue
-        kind = string(item.get("type", "message"))
+        kind = _kind(item)
         call_id = string(item.get("call_id"))
         if kind == "message":
             yield _message(item, place)
@@ -262,9 +265,16 @@ def entries_of(items: Sequence[Any]) -> Iterator[Entry]:
             yield Entry(Kind.RESULT, text_of(item.get("output")), call_id=call_id, place=place)
         elif kind in ATTACHED:
             yield _attached(item, kind, place)
+        elif kind == _REFERENCE:
+            yield _reference(string(item.get("id")), place)
         else:
-            # A compaction, a reference, or what did not exist when this was written: its meaning is unknown.
+            # A compaction, or what did not exist when this was written: its meaning is unknown.
             yield Entry(Kind.CONTEXT, place=place)
+
+
+def _kind(item: dict[str, Any]) -> str:
+    """The type; messages may leave it out, and references, which have no role."""
+    return string(item.get("type") or ("message" if "role" in item else _REFERENCE))
 
 
 def _message(item: dict[str, Any], place: int) -> Entry:
@@ -283,6 +293,16 @@ def _attached(item: dict[str, Any], kind: str, place: int) -> Entry:
         place=place,
         lasting=kind == "image_generation_call",
     )
+
+
+def _reference(item_id: str, place: int) -> Entry:
+    """What a reference stands for, by its id: a client that leaves its answers with the server names them by it.
+
+    Its text is with the server, so no other text can stand for it.
+    """
+    if item_id.startswith(_MESSAGE_IDS):
+        return Entry(Kind.ASSISTANT, place=place, lasting=True)
+    return Entry(Kind.ATTACHED if item_id else Kind.CONTEXT, place=place, lasting=True)
 
 
 def _is_text_output(item: dict[str, Any]) -> bool:
@@ -337,6 +357,6 @@ def _last_user_message(items: Sequence[Any]) -> int | None:
     found = (
         index
         for index, item in enumerate(items)
-        if isinstance(item, dict) and item.get("type", "message") == "message" and item.get("role") == "user"
+        if isinstance(item, dict) and _kind(item) == "message" and item.get("role") == "user"
     )
     return max(found, default=None)

@@ -139,6 +139,7 @@ def test_what_nobody_knows_belongs_to_no_turn(item: Json) -> None:
         {"role": "user", "content": [{"type": "input_image", "image_url": "https://example.com/a.png"}]},
         {"role": "user", "content": [{"type": "input_text", "text": "a"}, {"type": "input_file", "file_id": "f"}]},
         {"type": "image_generation_call", "id": "ig_1"},
+        {"type": "item_reference", "id": "rs_1"},
     ],
 )
 def test_a_turn_of_items_that_no_text_can_stand_for_stays(item: Json) -> None:

@@ -24,6 +24,10 @@ def message(role: str, *texts: str) -> dict[str, Any]:
     return item(role, [{"type": kind, "text": text} for text in texts], type="message")
 
 
+def reference(item_id: str) -> dict[str, Any]:
+    return {"type": "item_reference", "id": item_id}
+
+
 def parse(given: Any = None, **body: Any) -> ParsedRequest:
     return ResponsesCodec().parse(orjson.dumps({"model": "m1", "input": given, **body}))
 
@@ -77,6 +81,28 @@ A, B, C = Message(Role.USER, "A"), Message(Role.ASSISTANT, "B"), Message(Role.AS
             (A, B),
             ("D",),
             id="the server's own tools are part of its answer",
+        ),
+        pytest.param(
+            [
+                item("user", "A"),
+                reference("rs_1"),
+                {"id": "msg_1"},
+                item("user", "D"),
+                reference("msg_2"),
+                item("user", "E"),
+            ],
+            (A, Message(Role.USER, "D")),
+            ("E",),
+            id="answers that only the server has",
+        ),
+        pytest.param(
+            [item("user", "A"), reference("msg_1"), reference("fc_1"), RESULT, reference("msg_2"), item("user", "D")],
+            (A,),
+            ("D",),
+            id="and calls",
+        ),
+        pytest.param(
+            [item("user", "A"), reference("msg_1"), reference("fc_1"), RESULT], (), ("A",), id="a loop of such calls"
         ),
         pytest.param(
             [{"type": "item_reference", "id": "x"}, {"type": None}, 7, item("user", "D"), {"type": ["message"]}],
