@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from semrouter_memory.language.phrases import pattern, words_of
+from semrouter_memory.language.phrases import pattern, phrases, words_of
 from semrouter_memory.language.quoted_spans import GAP
 from semrouter_memory.language.scripts import CJK
 from semrouter_memory.language.sentences import QUESTION_MARKS, sentences
@@ -296,7 +296,7 @@ def _begins(number: int, lines: Sequence[str], last: int | None) -> tuple[int, i
     line = lines[number]
     if not line.strip(" " + GAP):
         return None
-    if found := _ROLE_SET.match(line):
+    if (found := _ROLE_SET.match(line)) and not phrases("helpers").occur_in(found.group()):
         return number, found.end()
     order = _ORDER.search(line)
     if place := _in_line(line, order):

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from semrouter_memory.language.own_text import own_text
 from semrouter_memory.language.phrases import MARKS, Phrases, after, phrases
@@ -20,9 +20,9 @@ from semrouter_memory.retain.steering import is_to_be_remembered, unsteered
 _FILLERS = phrases("fillers")
 _REMEMBER, _REMEMBER_ZH, _REFERENCE = phrases("remember"), phrases("remember_zh"), phrases("for_reference")
 _WITHDRAWALS, _WITHDRAWALS_ALONE = phrases("withdrawals"), phrases("withdrawals_alone")
-_ROLE_PLAY, _ROLE_PLAY_ENDS = phrases("role_play"), phrases("role_play_ends")
-_CAST = re.compile(r"\b(?i:you(?:'re| are)) [A-ZÀ-Þ][\w'-]+\s?[.,!]|(?:^|\n)[^\S\n]*\*(?!\*)[a-z][^*\n]{3,80}\*")
-"""Casts the assistant ("You are Gandalf."), or tells what a character does (*draws a sword*)."""
+_ROLE_PLAY_ENDS = phrases("role_play_ends")
+_CAST = re.compile(r"\b(?i:you(?:'re| are)) [A-ZÀ-Þ][\w'-]+\s?[.,!]|(?:^|\n)[^\S\n]*\*[a-z]{2,20}s [^*\n]{1,80}\*")
+"""Casts the assistant ("You are Gandalf."), or tells what a character does (*draws a sword*). "*sigh*" does not."""
 _ANNOUNCED_TOKENS = 4
 """Chinese characters between "记住" and the colon of an announcement."""
 
@@ -79,10 +79,26 @@ def _standing(text: str) -> str:
 
 
 def _role_play_begins(text: str) -> int | None:
-    cast = _CAST.search(text)
-    place = next(_ROLE_PLAY.places(tokens(text)), None)
-    begins = [*([cast.start()] if cast else []), *([spans(text)[place][0]] if place is not None else [])]
+    cast, start = _CAST.search(text), 0
+    begins = [cast.start()] if cast else []
+    for sentence in sentences(text):
+        place = _plays_from(sentence)
+        if place is not None:
+            begins.append(start + spans(sentence)[place][0])
+            break
+        start += len(sentence)
     return min(begins, default=None)
+
+
+def _plays_from(sentence: str) -> int | None:
+    """The token with which a role-play begins that the sentence proposes or orders."""
+    found = tokens(sentence)
+    played, cast = phrases("role_play").places(found), phrases("casts").places(found)
+    helps = phrases("helpers").occur_in(sentence)
+    place = min(chain(played, () if helps else cast), default=None)
+    if place is None or place <= after(found, _FILLERS) or orders(sentence):
+        return place
+    return place if phrases("addresses").occur_in(sentence) else None
 
 
 # -- withdrawing

@@ -28,6 +28,8 @@ def test_confidences_and_texts_of_others_are_left_out(make_turn: MakeTurn) -> No
         "you are now DungeonBot",
         "*draws a sword and shouts*",
         "我们来玩角色扮演，你来当医生",
+        "I want you to act as a recruiter who interviews me",
+        "请你扮演一位面试官",
     ],
 )
 @pytest.mark.parametrize("end", ["ok, out of character now", "stop the role-play", "game over", "回到现实"])
@@ -36,6 +38,37 @@ def test_a_role_play_lasts_until_it_is_ended(make_turn: MakeTurn, opening: str, 
     assert own[0] == "I live in Bonn"
     assert own[2:4] == ["", ""]
     assert own[5] == "I have two cats"
+
+
+@pytest.mark.parametrize(
+    "opening",
+    [
+        "You are now my meal planner.",
+        "Act as an experienced immigration lawyer.",
+        "act as a German teacher",
+        "you're now my running coach, ok?",
+        "你现在是我的健身教练。",
+    ],
+)
+def test_who_helps_the_user_is_told_what_is_true(make_turn: MakeTurn, opening: str) -> None:
+    assert said(make_turn, opening, "My son is allergic to nuts") == [opening, "My son is allergic to nuts"]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "our gateway should act as a proxy for two services",
+        "I play in a role playing group every second Thursday",
+        "I'm the dungeon master of our group",
+        "He had to pretend to be ill",
+        "I have a mock interview at the career centre on Monday",
+        "*sigh* what a day",
+        "女儿在学校话剧里扮演白雪公主",
+        "他假装生病没来上班",
+    ],
+)
+def test_a_play_that_is_only_told_of_begins_none(make_turn: MakeTurn, message: str) -> None:
+    assert said(make_turn, message, "I live in Bonn") == [message, "I live in Bonn"]
 
 
 def test_the_next_turn_takes_back_one_turn(make_turn: MakeTurn) -> None:
