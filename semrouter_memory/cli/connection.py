@@ -182,8 +182,15 @@ def given(fields: Mapping[str, Json]) -> dict[str, Json]:
     return {name: value for name, value in fields.items() if value not in (None, [])}
 
 
+_NO_NAMES = frozenset({"", ".", ".."})
+"""What stands for another address in a path: `memory/.` is that of all memories, also percent-encoded."""
+
+
 def _url(path: Sequence[str]) -> str:
+    """Raises: InvalidRequestError: a part would lead elsewhere."""
     prefix, *further = path
+    if not _NO_NAMES.isdisjoint(further):
+        raise InvalidRequestError("an id or a name cannot be empty, '.' or '..'")
     return "/".join((prefix, *(quote(part, safe="") for part in further)))
 
 

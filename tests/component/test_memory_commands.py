@@ -292,6 +292,19 @@ async def test_the_operators_port_is_asked_with_the_token(run: Run, sidecar: Pat
     assert isinstance((await operate("list")).exception, InvalidRequestError)
 
 
+@pytest.mark.parametrize("memory_id", [".", "..", ""])
+async def test_no_id_is_the_address_of_something_else(run: Run, sidecar: Path, memory_id: str) -> None:
+    """`memory/.` is the address of all memories, and at the operator's port deleting that needs no more."""
+    await added(run, "tea")
+    operator = ["--url", f"unix:{sidecar}/operator.sock", "--operator-token-file", str(sidecar / "token")]
+    forgotten = await asyncio.to_thread(
+        CliRunner().invoke, memory_app, ["forget", memory_id, *operator, "--user", "alice"]
+    )
+    assert isinstance(forgotten.exception, InvalidRequestError)
+    assert isinstance((await run("end-session", memory_id)).exception, InvalidRequestError)
+    assert "tea" in (await run("list")).output
+
+
 @pytest.mark.parametrize(
     ("arguments", "kind", "message"),
     [
