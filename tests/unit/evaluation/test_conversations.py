@@ -29,14 +29,14 @@ def test_a_conversation_is_read_with_everything_lowered_that_is_compared() -> No
     [
         ({"turns": []}, "turns must hold at least one turn"),
         ({"turns": [{"user": "x"}]}, "turns[0].assistant: Field required"),
-        ({"turns": "x"}, "turns: Input should be a valid tuple"),
+        ({"turns": "x"}, "turns: Input should be a list"),
         ({"id": 7}, "id: Input should be a valid string"),
         ({"should_remember": [{"about": "x"}]}, "should_remember[0].any_of: Field required"),
         (
             {"should_remember": [{"about": "x", "any_of": "y"}]},
-            "should_remember[0].any_of: Input should be a valid tuple",
+            "should_remember[0].any_of: Input should be a list",
         ),
-        ({"should_not_remember": None}, "should_not_remember: Input should be a valid tuple"),
+        ({"should_not_remember": None}, "should_not_remember: Input should be a list"),
     ],
 )
 def test_a_line_that_is_no_conversation_is_refused(change: dict[str, object], complaint: str) -> None:

@@ -107,7 +107,7 @@ def test_the_table_of_misses_shows_the_memories_and_not_what_surrounds_them() ->
         ({"sessions": [{"at": "noon", "turns": []}]}, r"sessions\[0\].at: must be a time"),
         (
             {"questions": [{"id": "q", "at": AT, "kind": "k", "text": "t", "any_of": "x"}]},
-            "any_of: Input should be a valid tuple",
+            "any_of: Input should be a list",
         ),
     ],
 )

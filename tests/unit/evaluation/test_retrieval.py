@@ -80,7 +80,7 @@ def _query(**change: Any) -> Callable[[Any], None]:
         (lambda line: line.pop("user"), "user: Field required"),
         (lambda line: line.update(user=7), "user: Input should be a valid string"),
         (lambda line: line.pop("memories"), "memories: Field required"),
-        (lambda line: line.update(queries={}), "queries: Input should be a valid tuple"),
+        (lambda line: line.update(queries={}), "queries: Input should be a list"),
         (lambda line: line["memories"][1].pop("content"), "memories[1].content: Field required"),
         (
             _memory(type="fancy"),
