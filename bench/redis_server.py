@@ -26,6 +26,8 @@ class RedisServer(ServerProcess):
         super().__init__("Redis", directory)
         self._program = program
         self._port = lasting_port()
+        self.options: dict[str, str] = {}
+        """Further settings of it, which win."""
 
     @property
     def url(self) -> str:
@@ -42,6 +44,7 @@ class RedisServer(ServerProcess):
             "save": "",
             "daemonize": "no",
             "maxmemory-policy": "noeviction",
+            **self.options,
         }
         arguments = [item for name, value in options.items() for item in (f"--{name}", value)]
         with (self.directory / "output.log").open("ab") as log:

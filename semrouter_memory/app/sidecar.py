@@ -228,7 +228,7 @@ class App:
             self._observer.observe(WorkFailed(error))
         elif not self._log_is_unavailable:
             self._log_is_unavailable = True
-            _log.error("Turn log unavailable, turns wait", exc_info=error)
+            _log.error("Turn log unavailable, turns wait", detail=str(error))
 
     def _report_damage(self, damage: str) -> None:
         """Log it once; failures because of it are counted."""

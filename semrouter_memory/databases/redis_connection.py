@@ -75,6 +75,7 @@ class RedisConnection:
         self._judged = asyncio.Event()
         self._judged.set()
         self._watch: asyncio.Task[None] | None = None
+        self._cause = ""
         self.disturbances = 0
         """Grows whenever the server is found unavailable or slow, or may be another one."""
 
@@ -180,14 +181,14 @@ class RedisConnection:
     @asynccontextmanager
     async def calling(self) -> AsyncIterator[None]:
         if not self.available:
-            raise UnavailableError("Redis is unavailable", service=Service.REDIS)
+            raise UnavailableError(f"Redis is unavailable: {self._cause}", service=Service.REDIS)
         try:
             yield
         except _UNAVAILABLE as error:
-            self._lost()
-            raise UnavailableError(f"Redis is unavailable: {type(error).__name__}", service=Service.REDIS) from None
-        except ReadOnlyError:
-            self._lost()
+            self._lost(error)
+            raise UnavailableError(f"Redis is unavailable: {self._cause}", service=Service.REDIS) from None
+        except ReadOnlyError as error:
+            self._lost(error)
             await self._client.connection_pool.disconnect(inuse_connections=False)
             raise UnavailableError("Redis is a replica and refuses writes", service=Service.REDIS) from None
         except ResponseError as error:
@@ -197,8 +198,9 @@ class RedisConnection:
 
     # -- the circuit ---------------------------------------------------------------------------------------------------
 
-    def _lost(self) -> None:
+    def _lost(self, error: Exception) -> None:
         if self.available:
+            self._cause = type(error).__name__
             self.disturbances += 1
             self._failed()
             self._judged.set()
@@ -223,8 +225,9 @@ class RedisConnection:
             try:
                 async with asyncio.timeout(self._timeout):
                     await self._send("PING")
-            except Exception:  # noqa: BLE001 - without this task, an unavailable server stays unavailable
+            except Exception as error:  # noqa: BLE001 - without this task, an unavailable server stays unavailable
                 self.disturbances += self.available
+                self._cause = type(error).__name__
                 self._failed(probe=True)
             else:
                 self._circuit.succeeded()

@@ -57,7 +57,7 @@ def probes(context: CheckContext) -> Iterator[Probe]:
     if isinstance(location := context.store, Server):
         yield Probe("Milvus", "memory.milvus", partial(_collection, context, location.uri))
     if memory.redis.url is not None:
-        yield Probe("Redis", "memory.redis.url", partial(_eviction, context))
+        yield Probe("Redis", "memory.redis.url", partial(_redis, context))
     for index, model in enumerate(context.config.external_models):
         where = f"external_models[{index}]"
         yield Probe("model", f"{where}.llm_endpoint", partial(_list_models, model, where), model.model_role)
@@ -149,18 +149,21 @@ async def _collection(context: CheckContext, uri: str) -> list[Finding]:
     return [found("dimension-mismatch/collection", "memory.milvus.dimension", **texts)]
 
 
-async def _eviction(context: CheckContext) -> list[Finding]:
+async def _redis(context: CheckContext) -> list[Finding]:
     from semrouter_memory.databases.redis_connection import RedisConnection  # noqa: PLC0415 - loads Redis' library
 
     connection = RedisConnection(context.config.memory.redis)
-    evicts = False
+    codes: list[str] = []
     try:
-        await connection.execute("PING")
+        server = await connection.execute("INFO", "server")
+        if server.get("redis_mode") == "cluster":
+            codes.append("redis-cluster")
         with suppress(UnavailableError):  # managed servers do not tell
-            evicts = b"noeviction" not in await connection.execute("CONFIG", "GET", "maxmemory-policy")
+            if b"noeviction" not in await connection.execute("CONFIG", "GET", "maxmemory-policy"):
+                codes.append("redis-evicts")
     finally:
         await connection.aclose()
-    return [found("redis-evicts", "memory.redis.url")] if evicts else []
+    return [found(code, "memory.redis.url") for code in codes]
 
 
 async def _list_models(model: ExternalModel, where: str) -> list[Finding]:

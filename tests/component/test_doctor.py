@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -161,6 +161,16 @@ async def test_a_redis_that_may_drop_keys_is_a_warning(
     await client.aclose()
     diagnosis = await examined(tmp_path, settings(tmp_path, model_directory, redis={"url": own_redis_server.url}))
     assert ("warning", "redis-evicts", "memory.redis.url") in found(diagnosis)
+
+
+async def test_a_redis_in_cluster_mode_is_an_error(
+    tmp_path: Path, model_directory: Path, new_redis_server: Callable[[], RedisServer]
+) -> None:
+    server = new_redis_server()
+    server.options = {"cluster-enabled": "yes"}
+    server.start()
+    diagnosis = await examined(tmp_path, settings(tmp_path, model_directory, redis={"url": server.url}))
+    assert ("error", "redis-cluster", "memory.redis.url") in found(diagnosis)
 
 
 async def test_a_collection_of_another_dimension_is_found_and_left_as_it_is(
