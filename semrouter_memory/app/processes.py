@@ -12,7 +12,6 @@ import asyncio
 import os
 import random
 import resource
-import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -32,6 +31,7 @@ from semrouter_memory.manage.processes import create_operator_front
 from semrouter_memory.resilience import Backoff
 from semrouter_memory.sockets import accepts
 from semrouter_memory.telemetry import logs
+from semrouter_memory.termination import on_termination
 
 _log = structlog.get_logger("semrouter_memory")
 
@@ -72,8 +72,7 @@ async def _serve(config: Config, children: "Sequence[_Child]") -> None:
     relays = _relays(config, children)
     async with AsyncExitStack() as at_last:
         serving = asyncio.create_task(_started_and_kept(config, children, relays, at_last))
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
+        on_termination(serving.cancel)
         try:
             with suppress(asyncio.CancelledError):
                 await serving

@@ -6,7 +6,6 @@ served. Stop: no new streams, let running ones end; no new work, let running wor
 
 import asyncio
 import gc
-import signal
 import sys
 from contextlib import AsyncExitStack, nullcontext
 from typing import TYPE_CHECKING
@@ -30,6 +29,7 @@ from semrouter_memory.replay.recordings import Recordings
 from semrouter_memory.retain.pipeline import Retainer
 from semrouter_memory.telemetry import logs, start_tracing
 from semrouter_memory.telemetry.metrics import Metrics, TelemetryObserver
+from semrouter_memory.termination import on_termination
 from semrouter_memory.transport.processor import Processor
 from semrouter_memory.transport.request_phase import RequestPhase
 from semrouter_memory.transport.server import ExtProcServer
@@ -255,7 +255,7 @@ def _exchange_settings(config: Config) -> ExchangeSettings:
 
 
 def run(config: Config, *, until_eof: bool = False) -> None:
-    """Serve until SIGTERM or SIGINT.
+    """Serve until SIGTERM, SIGINT or SIGHUP.
 
     Args:
         until_eof: also end when standard input does, whose other end the process that started this one holds.
@@ -271,8 +271,7 @@ def run(config: Config, *, until_eof: bool = False) -> None:
 
 async def _serve(config: Config, *, until_eof: bool) -> None:
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    on_termination(stop.set)
     if until_eof:
         loop.add_reader(sys.stdin, _end_of_input, loop, stop)
     app = App(config)

@@ -18,7 +18,7 @@ from semrouter_memory import __version__
 from semrouter_memory.errors import EXIT_STATUS, MemoryServiceError
 
 _COMMANDS = {
-    "serve": ("service", "Run the sidecar until SIGTERM or Ctrl-C."),
+    "serve": ("service", "Run the sidecar until SIGTERM, SIGHUP or Ctrl-C."),
     "doctor": ("local", "Find mistakes in Envoy's configuration and the sidecar's own."),
     "demo": (
         "local",

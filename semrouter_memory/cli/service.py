@@ -24,7 +24,7 @@ def serve(
     *,
     until_eof: Annotated[bool, typer.Option("--until-eof", hidden=True)] = False,
 ) -> None:
-    """Run the sidecar until SIGTERM or Ctrl-C.
+    """Run the sidecar until SIGTERM, SIGHUP or Ctrl-C.
 
     Settings come from the file, with environment variables on top: SEMROUTER_MEMORY__MEMORY__MILVUS__URI sets
     memory.milvus.uri, and so on. `semrouter-memory config reference` prints all keys.

@@ -5,10 +5,9 @@ import json
 import os
 import secrets
 import shlex
-import signal
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
@@ -24,6 +23,7 @@ from semrouter_memory.stack.llm import StandInLlm, served
 from semrouter_memory.stack.llm_probe import probe
 from semrouter_memory.stack.loopback import chosen_ports
 from semrouter_memory.stack.stack import Stack, locked, steps
+from semrouter_memory.termination import on_termination
 
 _USER, _KEY = "alice", "demo-key-alice"
 _MODEL = "your-model"
@@ -52,7 +52,7 @@ _OPEN = """\
 
 
 async def stay(options: StackOptions, *, port: int, operator_port: int | None = None) -> None:
-    """Start everything and wait for Ctrl-C or SIGTERM, also while it starts.
+    """Start everything and wait for Ctrl-C, SIGTERM or the terminal's end, also while it starts.
 
     Args:
         options: without an LLM, the stand-in serves.
@@ -72,11 +72,11 @@ async def stay(options: StackOptions, *, port: int, operator_port: int | None = 
         # Once is enough: a second signal must not interrupt the parts' own end.
         if not stopping:
             stopping = True
-            console.print("==> stopping (20 s at most)", style="dim")
             staying.cancel()
+            with suppress(OSError):  # the terminal may be gone
+                console.print("==> stopping (20 s at most)", style="dim")
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop)
+    on_termination(stop)
     try:
         await staying
     except asyncio.CancelledError:

@@ -30,6 +30,7 @@ from semrouter_memory.errors import InputFileError
 from semrouter_memory.replay.cleaning import Cleaner, CleaningSettings
 from semrouter_memory.replay.pb.recording_pb2 import Begin, End, Record
 from semrouter_memory.replay.records import Format, parsed, request_id_in, written
+from semrouter_memory.termination import SIGNALS
 from semrouter_memory.transport.pb.ext_proc_pb2 import HeaderValue, ProcessingRequest, ProcessingResponse
 
 _MAX_STREAMS = 4
@@ -320,7 +321,7 @@ class Renderer:
 
 def _settle_in() -> None:
     """Signals are for the parent, which then ends this process; when it dies, no other process would."""
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     with suppress(OSError):
         os.nice(_NICE)

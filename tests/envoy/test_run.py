@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+import pytest
 
 from semrouter_memory.errors import ConfigurationError
 from semrouter_memory.stack.loopback import chosen_ports, free_port
@@ -47,8 +48,8 @@ class Run:
     def until(self, text: str) -> None:
         eventually(lambda: text in self.output, self.log)
 
-    def interrupt(self) -> int:
-        self.process.send_signal(signal.SIGINT)
+    def interrupt(self, number: signal.Signals = signal.SIGINT) -> int:
+        self.process.send_signal(number)
         return self.process.wait(_WITHIN_SECONDS)
 
 
@@ -168,10 +169,14 @@ def _survive(run: Run) -> None:
     assert "Envoy was ended by SIGKILL" in run.output
 
 
-def test_ctrl_c_while_it_starts_ends_it(tmp_path: Path, model_directory: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_ctrl_c_or_the_terminals_end_while_it_starts_ends_it(
+    number: signal.Signals, tmp_path: Path, model_directory: Path
+) -> None:
+    """With its sidecar, which would keep the ports and the data directory from the next start."""
     with running(tmp_path / "run", model_directory, 0) as run:
         eventually(lambda: bool(run.children), run.log)
         (sidecar,) = run.children
-        assert run.interrupt() == 0
+        assert run.interrupt(number) == 0
         assert not Path(f"/proc/{sidecar}").exists()
         assert "stopping" in run.output
