@@ -154,6 +154,9 @@ class RedisTurnLog(StoredTurnLog):
         if self._known is not None and self._asked_after == disturbances:
             return self._known
         proposed = self._key or secrets.token_bytes(_KEY_BYTES)
+        if self._key is not None:
+            # For a server that has lost all: under the same key, a number that was used before would name another turn.
+            await self._connection.execute("SET", self._keys("sequence"), micros(self._times.now()), "NX")
         await self._connection.execute("SETNX", self._keys("key"), proposed)
         key = bytes(await self._connection.execute("GET", self._keys("key")))
         if self._known is None or key != self._key:

@@ -16,7 +16,7 @@ changes keys of an owner and of the whole log. `maxmemory-policy` must be `noevi
 Keys. Whatever a client can choose is in them as a digest.
 
 key                      string   the secret of all digests
-sequence                 string   the last sequence number
+sequence                 string   the last sequence number; after a loss of all it goes on from the microseconds since 1970
 latest                   zset     one member, whose score is the latest time of a turn or deletion (log.py)
 totals                   hash     durable counts
 turns, dead, finished    zset     all turns by sequence number; dead letters; finished ones by the time they finished

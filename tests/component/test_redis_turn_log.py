@@ -252,6 +252,24 @@ class TestAnotherServerBehindTheAddress:
                 await two.log.tombstone(Tombstone(scope=ALICE, at=START, memory_id="m"))
             assert (await one.log.tombstones(ALICE)).covers(a_memory("m"))
 
+    async def test_what_it_gives_out_after_it_has_lost_everything_is_no_earlier_turns_id(
+        self, installation: Installation, own_redis_server: RedisServer
+    ) -> None:
+        """Memories name the turns that they were learned from, and with a memory its turns are deleted."""
+        async with installation.replica(started=False) as one:
+            leave_the_spool_soon(one.log)
+            before = await append(one.log, a_turn("I live in Oslo", session="s"))
+            await one.log.compact()  # it has left the spool
+            with installation.client() as client:
+                client.flushall()
+            own_redis_server.restart()
+            await until(lambda: has_arrived(one.log, 0))
+            after = await append(one.log, a_turn("I play the cello", session="t"))
+            assert before.turn_id.rpartition("_")[0] == after.turn_id.rpartition("_")[0]
+            await one.log.tombstone(Tombstone(scope=ALICE, at=START, memory_id="m"), turn_ids=[before.turn_id])
+            told = [turn.user_text for turn in await one.log.list_turns(scope=ALICE, states=None, limit=9)]
+            assert "I play the cello" in told
+
     async def test_one_that_became_a_replica_is_left_for_the_one_that_took_over(
         self, installation: Installation, own_redis_server: RedisServer, new_redis_server: Callable[[], RedisServer]
     ) -> None:
