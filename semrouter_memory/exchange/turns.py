@@ -207,7 +207,11 @@ def _items(asked: Turn, answer: Answer) -> tuple[Json, ...] | None:
     if asked.items is None or answer.items is None:
         return None
     items = (*asked.items, *answer.items)
-    return items if len(orjson.dumps(items)) <= MAX_ITEMS_BYTES else None
+    try:
+        return items if len(orjson.dumps(items)) <= MAX_ITEMS_BYTES else None
+    except TypeError:
+        # Nested deeper, or a number longer, than is written again, though it was read.
+        return None
 
 
 def _transcripts(history: str, parsed: ParsedRequest, answer: Answer) -> tuple[str, ...]:

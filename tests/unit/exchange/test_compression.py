@@ -181,6 +181,13 @@ def test_items_are_not_kept_where_they_are_of_no_use(
     assert _turn(make_exchange(memory), _responses(**fields), [REPLY]).items is None
 
 
+@pytest.mark.parametrize("odd", [b"[" * 500 + b"]" * 500, b"[NaN, %d]" % 10**30], ids=["nested", "a long number"])
+def test_items_that_cannot_be_written_make_a_turn_without(make_exchange: MakeExchange, odd: bytes) -> None:
+    raw = b'{"input":[{"type":"message","role":"user","content":"Hi"},{"type":"odd","x":' + odd + b"}]}"
+    turn = _turn(make_exchange(ON), raw, [REPLY])
+    assert (turn.user_texts, turn.assistant_text, turn.items) == (("Hi",), "Fine.", None)
+
+
 def test_an_answer_whose_items_are_not_known_makes_a_turn_without(make_exchange: MakeExchange) -> None:
     exchange = make_exchange(ON)
     exchange.receive(request_headers(RETAIN, path="/v1/responses"))
