@@ -10,6 +10,7 @@ subdirectory `onnx`, as models are published with several of them.
 import hashlib
 import json
 import os
+import shlex
 import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -60,7 +61,7 @@ class Manifest:
         return json.dumps(asdict(self), indent=2).encode() + b"\n"
 
     @classmethod
-    def from_json(cls, data: bytes) -> Self:
+    def from_json(cls, data: bytes, directory: Path) -> Self:
         """The manifest that `to_json` wrote.
 
         Raises:
@@ -69,7 +70,7 @@ class Manifest:
         try:
             manifest = cls(**json.loads(data))
         except (ValueError, TypeError):
-            raise ConfigurationError(f"{MANIFEST_FILE} is damaged; {remedy(BUILT_MODEL)}") from None
+            raise ConfigurationError(f"{MANIFEST_FILE} is damaged; {remedy(BUILT_MODEL, directory)}") from None
         return manifest
 
     def check(self, config: EmbeddingConfig) -> None:
@@ -119,13 +120,15 @@ def read(directory: Path, model: str) -> ModelFiles:
         name = Path(error.filename or MODEL_FILE).name
         hint = _named_otherwise(directory) if name == MODEL_FILE else ""
         raise ConfigurationError(
-            f"no embedding model in {directory}: {name}: {error.strerror}{hint}; {remedy(model)}"
+            f"no embedding model in {directory}: {name}: {error.strerror}{hint}; {remedy(model, directory)}"
         ) from None
     if manifest is None:
         origin = ".".join((model_sha256, tokenizer_sha256, *more_sha256))
         return ModelFiles(*paths, origin=origin, manifest=None, pooling=_declared_pooling(directory))
     if (manifest.model_sha256, manifest.tokenizer_sha256) != (model_sha256, tokenizer_sha256):
-        raise ConfigurationError(f"the embedding model in {directory} is damaged (checksum); {remedy(model)}")
+        raise ConfigurationError(
+            f"the embedding model in {directory} is damaged (checksum); {remedy(model, directory)}"
+        )
     return ModelFiles(*paths, origin=manifest.origin, manifest=manifest)
 
 
@@ -171,7 +174,7 @@ def _declared_pooling(directory: Path) -> str:
 
 def _manifest(directory: Path) -> Manifest | None:
     path = directory / MANIFEST_FILE
-    return Manifest.from_json(path.read_bytes()) if path.exists() else None
+    return Manifest.from_json(path.read_bytes(), directory) if path.exists() else None
 
 
 def _replace(path: Path, content: bytes) -> None:
@@ -196,10 +199,10 @@ def fingerprint(config: EmbeddingConfig, origin: str) -> str:
     return f"{config.model}/{config.dimension}/{digest[:12]}"
 
 
-def remedy(model: str) -> str:
+def remedy(model: str, directory: Path) -> str:
     """What to do about missing or damaged files of that model, as the end of a message."""
     if model == BUILT_MODEL:
-        return "make it with `semrouter-memory model build`"
+        return f"make it with `semrouter-memory model build --directory {shlex.quote(str(directory.absolute()))}`"
     return (
         f"put {MODEL_FILE} and {TOKENIZER_FILE} of {model} there, or let memory.embedding.path name their directory"
         f" (`semrouter-memory model build` makes {BUILT_MODEL} only)"

@@ -304,7 +304,7 @@ def _load_errors(directory: Path, config: EmbeddingConfig) -> Iterator[None]:
     except Exception as error:  # noqa: BLE001 - whatever tokenizer and runtime raise ends here
         raise ConfigurationError(
             f"the embedding model in {directory} cannot be used with memory.embedding.max_tokens"
-            f" {config.max_tokens}: {error}; {files.remedy(config.model)}"
+            f" {config.max_tokens}: {error}; {files.remedy(config.model, directory)}"
         ) from None
 
 

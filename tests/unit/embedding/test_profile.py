@@ -1,5 +1,6 @@
 """What names a vector space, and what a manifest refuses."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -51,13 +52,13 @@ def test_prefixes_do_not_run_into_each_other() -> None:
 
 
 def test_manifest_survives_its_file() -> None:
-    assert Manifest.from_json(MANIFEST.to_json()) == MANIFEST
+    assert Manifest.from_json(MANIFEST.to_json(), Path()) == MANIFEST
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"7", b"{}", b'{"model": "x", "unknown": 1}', b"\xff"])
 def test_damaged_manifest_is_refused_with_the_fix(data: bytes) -> None:
     with pytest.raises(ConfigurationError, match="semrouter-memory model build"):
-        Manifest.from_json(data)
+        Manifest.from_json(data, Path())
 
 
 def test_manifest_accepts_its_own_profile() -> None:
@@ -77,6 +78,13 @@ def test_manifest_names_the_setting_that_differs(change: dict[str, Any], setting
         MANIFEST.check(CONFIG.model_copy(update=change))
 
 
+def test_the_model_is_built_where_it_is_looked_for() -> None:
+    """Not where the command puts it by itself, which is another data directory."""
+    built = remedy("all-MiniLM-L6-v2", Path("/srv/my data/m"))
+    assert built == "make it with `semrouter-memory model build --directory '/srv/my data/m'`"
+
+
 def test_remedy_for_another_model_is_not_to_build_this_one() -> None:
-    assert remedy("all-MiniLM-L6-v2") == "make it with `semrouter-memory model build`"
-    assert remedy("bge-small-en-v1.5").startswith("put model.onnx and tokenizer.json of bge-small-en-v1.5 there")
+    assert remedy("bge-small-en-v1.5", Path("/m")).startswith(
+        "put model.onnx and tokenizer.json of bge-small-en-v1.5 there"
+    )
