@@ -17,7 +17,7 @@ from semrouter_memory.backends import Backends
 from semrouter_memory.errors import TOO_MANY_LINES, InvalidRequestError, Service, UnavailableError
 from semrouter_memory.manage import portable
 from semrouter_memory.manage.schemas import ApiAnswer
-from semrouter_memory.model import IMPORTED_AT, Memory, Scope
+from semrouter_memory.model import DERIVED_FROM, IMPORTED_AT, OUTDATED_BY, QUOTE, Json, Memory, Scope
 from semrouter_memory.ports import OwnerHold, Tombstones
 from semrouter_memory.retain.passages import embedded
 
@@ -29,6 +29,9 @@ MAX_ERRORS = 100
 
 _MAX_RETURNS = 64
 """How often a memory may have been deleted and imported again."""
+
+_LINKS = ("contradicts", "consolidated_from", DERIVED_FROM, OUTDATED_BY)
+"""Metadata that lists ids of memories."""
 
 Written = Callable[[Scope], object]
 """Called with the scope of an owner whose memories changed."""
@@ -230,11 +233,16 @@ class Importer:
 
 
 def _placed(memory: Memory, deleted: Tombstones) -> Memory:
-    """The memory under an id that is not deleted, with its link to where its successor is placed."""
-    placed = replace(memory, id=_free(memory, deleted))
-    if not memory.superseded_by:
-        return placed
-    return replace(placed, superseded_by=_free(replace(memory, id=memory.superseded_by), deleted))
+    """The memory under an id that is not deleted, with its links to where the memories that it names are placed."""
+
+    def place(memory_id: str) -> str:
+        return _free(replace(memory, id=memory_id), deleted) if memory_id else ""
+
+    links: dict[str, Json] = {name: list(map(place, ids)) for name in _LINKS if (ids := memory.ids(name))}
+    if memory.quote:
+        links[QUOTE] = place(memory.quote)
+    metadata = {**memory.metadata, **links}
+    return replace(memory, id=place(memory.id), superseded_by=place(memory.superseded_by), metadata=metadata)
 
 
 def _free(memory: Memory, deleted: Tombstones) -> str:

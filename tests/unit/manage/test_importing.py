@@ -96,6 +96,20 @@ async def test_importing_a_file_twice_changes_nothing(house: House) -> None:
     assert "upsert" not in house.calls
 
 
+async def test_a_statement_that_comes_back_is_deleted_with_its_quote_again(house: House) -> None:
+    house.put("mem_q", content="my rent is $900", metadata={"form": "quote"})
+    house.put("mem_s", content="User's rent is $900", metadata={"quote": "mem_q", "contradicts": ["mem_q", "mem_z"]})
+    lines = await exported(house)
+    await house.service.forget(ALICE, "mem_q")
+    assert await exported(house) == []
+    assert (await imported(house, *lines)).imported == 2
+    (quote,) = [memory for memory in house.store.rows.values() if memory.form == "quote"]
+    (statement,) = [memory for memory in house.store.rows.values() if memory.form == "statement"]
+    assert (statement.quote, statement.ids("contradicts")) == (quote.id, (quote.id, "mem_z"))
+    await house.service.forget(ALICE, quote.id)
+    assert await exported(house) == []
+
+
 async def test_a_memory_deleted_by_its_id_comes_back_under_another_and_links_follow(house: House) -> None:
     """The same one at every import; deleted again, it comes back under a third."""
     whole(house)
