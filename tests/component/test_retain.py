@@ -96,6 +96,15 @@ async def test_a_correction_of_nothing_but_a_sign_counts(make_bench: MakeBench, 
     assert await bench.contents() == [corrected]
 
 
+async def test_what_ended_takes_along_nothing_else_of_the_same_name(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    said = ["I own a flat in Berlin.", "I no longer live in Berlin."]
+    for number, text in enumerate(["I live in Berlin.", *said]):
+        bench.say(text, session=f"s{number}")
+        await bench.work()
+    assert await bench.contents() == sorted(said)
+
+
 async def test_the_newer_value_of_what_is_pinned_is_pinned(make_bench: MakeBench) -> None:
     bench = make_bench()
     bench.say("I live in Berlin")

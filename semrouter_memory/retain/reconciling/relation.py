@@ -233,8 +233,11 @@ def _denies(older: Statement, newer: Statement) -> bool:
     said = newer.words | newer.names
     if "ended" in newer.marks and older.key and older.key & said and not older.key <= newer.content:
         return False
-    if newer.names & older.names or not said - older.content:
+    if not said - older.content:
         return True
+    if newer.names & older.names:
+        # Who lives in Berlin no more may own a flat there: what is denied must be said. What is sold or left needs its name.
+        return "negated" not in newer.marks or not newer.words or bool(newer.words & older.words)
     shared = len(said & older.content)
     return shared * 3 >= len(said) if "ended" in newer.marks else shared * 2 > len(said)
 
