@@ -105,6 +105,14 @@ async def test_what_ended_takes_along_nothing_else_of_the_same_name(make_bench: 
     assert await bench.contents() == sorted(said)
 
 
+async def test_what_ended_and_is_so_again_is_told_once(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    for number, text in enumerate(["I work at Acme.", "I no longer work at Acme.", "I work at Acme again."]):
+        bench.say(text, session=f"s{number}")
+        await bench.work()
+    assert await bench.contents() == ["I work at Acme again."]
+
+
 async def test_the_newer_value_of_what_is_pinned_is_pinned(make_bench: MakeBench) -> None:
     bench = make_bench()
     bench.say("I live in Berlin")

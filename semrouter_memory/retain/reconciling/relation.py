@@ -93,7 +93,7 @@ def by_probabilities(
     """What the model's probabilities mean within the guards."""
     if about_others(older, newer):
         return Relation.UNRELATED
-    if _is_reversed(older, newer) or _is_signed_anew(older, newer):
+    if _is_reversed(older, newer) or _is_signed_anew(older, newer) or _is_resumed(older, newer):
         return Relation.REPLACES
     if _is_given_anew(older, newer) and not keeps_both(older, newer):
         return Relation.REPLACES
@@ -266,6 +266,19 @@ def _is_signed_anew(older: Statement, newer: Statement) -> bool:
         and not older.people
         and not older.key & MANY_VALUED_KEYS
         and not (older.marks ^ newer.marks) & (_STANCE | {"also"})
+    )
+
+
+def _is_resumed(older: Statement, newer: Statement) -> bool:
+    """What had ended is so again: "no longer works at Acme", "works at Acme again"."""
+    over = {"ended", "negated"}
+    return (
+        "again" in newer.marks
+        and bool(newer.content)
+        and older.content == newer.content
+        and bool(older.marks & over)
+        and not newer.marks & over
+        and "changed" not in older.marks
     )
 
 
