@@ -1,7 +1,7 @@
 """What may be stored through the API, and as what: checks of what a caller sends, and the memories made of it. Pure."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -33,7 +33,10 @@ from semrouter_memory.model import (
     OwnerKind,
     Scope,
 )
+from semrouter_memory.retain.facts import covers
+from semrouter_memory.retain.reconciling.rows import RowFactory
 from semrouter_memory.retain.redact import Redaction
+from semrouter_memory.retain.superseding import marked
 
 Redact = Callable[[str], Redaction]
 """Finds the secrets in a text: keys, card numbers, passwords."""
@@ -227,6 +230,20 @@ def with_content(memory: Memory, content: str, episode: Episode) -> Memory:
     if turns:
         metadata["replaces"] = list(turns)[-_MAX_REPLACED:]
     return replace(memory, content=content, metadata=metadata)
+
+
+def corrected(former: Memory, edited: Memory, linked: Sequence[Memory]) -> list[Memory]:
+    """What an edit makes of the statements of the quote, or of the quote of the statement: they say what was corrected.
+
+    A quote that says more stays, marked.
+    """
+    rows = RowFactory(ttl_days={})
+    return [
+        marked(each, edited).changed(edited.updated_at)
+        if each.form == "quote" and not covers(former.content, each.content)
+        else rows.superseded(each, edited, now=edited.updated_at)
+        for each in linked
+    ]
 
 
 def owned(new: StoreRequest) -> dict[str, Json]:

@@ -17,12 +17,13 @@ from semrouter_memory.backends import Backends
 from semrouter_memory.config import ManagementConfig
 from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import InvalidRequestError, NotFoundError, UnavailableError
-from semrouter_memory.lineage import lineage, pages
+from semrouter_memory.lineage import all_memories, lineage, pages
 from semrouter_memory.maintenance.recall_journal import may_name_deleted, receipt_lines
 from semrouter_memory.manage.admission import (
     AdmissionPolicy,
     Redact,
     confirmed,
+    corrected,
     earliest,
     edited_episode,
     expiry,
@@ -269,7 +270,9 @@ class MemoryService:
 
         async def update(hold: OwnerHold) -> Memory:
             memory = await self.get(scope, memory_id)
-            return await self._write(scope, await self._edited(memory, dict(changes), edit), hold)
+            edited = await self._edited(memory, dict(changes), edit)
+            linked = await self._linked(scope, memory) if edited.content != memory.content else []
+            return await self._write(scope, edited, hold, corrected(memory, edited, linked))
 
         return await self._backends.locked_change(scope, update)
 
@@ -346,8 +349,17 @@ class MemoryService:
         await self._put(scope, [*changed, EmbeddedMemory(memory, row.vector)], hold)
         return memory
 
-    async def _write(self, scope: Scope, memory: Memory, hold: OwnerHold) -> Memory:
-        await self._put(scope, await embedded(self._backends.embedder, [memory]), hold)
+    async def _linked(self, scope: Scope, memory: Memory) -> list[Memory]:
+        """The active statements of a quote, or the quote of a statement."""
+        if memory.superseded_at is not None or not (memory.quote or memory.form == "quote"):
+            return []
+        deleted = await self._turn_log.tombstones(scope)
+        active = await all_memories(self._reader, Criteria(scope, active_at=self._clock.now()))
+        linked = (each for each in active if memory.id == each.quote or each.id == memory.quote)
+        return [each for each in linked if not deleted.covers(each)]
+
+    async def _write(self, scope: Scope, memory: Memory, hold: OwnerHold, others: Sequence[Memory] = ()) -> Memory:
+        await self._put(scope, await embedded(self._backends.embedder, [*others, memory]), hold)
         return memory
 
     async def _put(self, scope: Scope, rows: Sequence[EmbeddedMemory], hold: OwnerHold) -> None:

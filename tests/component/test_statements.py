@@ -17,7 +17,7 @@ from semrouter_memory.evaluation.retrieval_run import request_of
 from semrouter_memory.evaluation.running import Learner, clock_of, models_of, played_adapters
 from semrouter_memory.manage.importing import Imported
 from semrouter_memory.manage.portable import export_line
-from semrouter_memory.manage.schemas import StoreRequest
+from semrouter_memory.manage.schemas import StoreRequest, UpdateRequest
 from semrouter_memory.model import ChatMessage, Criteria, Memory, MemoryType, Scope, SessionHints, Turn
 from semrouter_memory.retain.redact import redact
 from tests.memory_service import memory_service
@@ -250,6 +250,30 @@ class TestWithAModel:
         assert await alice.memories(history=True) == []
         page = await alice.service._reader.page(Criteria(ALICE), limit=10)
         assert page.memories == ()
+
+    @pytest.mark.parametrize(
+        ("form", "content", "left"),
+        [
+            ("quote", "we have two kids, Mia and Tom, and both row on Fridays", []),
+            (
+                "statement",
+                "User is busy on Fridays, as the children Mia and Tom have choir",
+                ["we have two kids, Mia and Tom, and both sing in the Harborside choir on Tuesdays"],
+            ),
+        ],
+    )
+    async def test_what_an_edit_corrects_is_not_told_by_the_other_of_the_two(
+        self, alice: Installation, model: Answering, form: str, content: str, left: list[str]
+    ) -> None:
+        """The quote says more than the statement, so it stays, marked."""
+        stated = "User is busy on Tuesdays, as the children Mia and Tom have choir"
+        model.facts = [{"type": "semantic", "content": stated, "turn": 1}]
+        await alice.say("we have two kids, Mia and Tom, and both sing in the Harborside choir on Tuesdays", session="a")
+        named = next(memory for memory in await alice.memories() if memory.form == form)
+        edited = await alice.service.update(ALICE, named.id, UpdateRequest(content=content))
+        now = await alice.memories()
+        assert sorted(memory.content for memory in now) == sorted([content, *left])
+        assert [memory.outdated_by for memory in now if memory.id != edited.id] == [(edited.id,)] * len(left)
 
     async def test_what_the_quote_says_already_is_not_stored_again(self, alice: Installation, model: Answering) -> None:
         model.facts = [
