@@ -65,6 +65,7 @@ _NEGATIVE_HAN = tuple(filter(CJK.match, _NEGATIVE))
 _SPELLED = {word: str(number) for word, number in (NUMBER_WORDS | ORDINALS).items()} | dict(
     entry.split("=") for entry in _DATA["numbers"].split()
 )
+_OTHERS, _THIRD_PERSON = (frozenset(_DATA[name].split()) for name in ("others", "third_person"))
 _PEOPLE = {word: line.split()[0] for line in _DATA["people"].strip().splitlines() for word in line.split()}
 
 
@@ -220,6 +221,10 @@ class _Known:
         known = sum(self._knows(word) for word in told)
         return (known + sum(pair in self._han for pair in pairs)) / (len(told) + len(pairs))
 
+    def names(self, word: str) -> bool:
+        """Whether the word, or one that begins like it, is among them."""
+        return word in self._words or _bare(word)[:_STEM] in self._stems
+
     def _knows(self, word: str) -> bool:
         if word in self._words or (len(word) >= _STEM and word[:_STEM] in self._stems):
             return True
@@ -244,8 +249,10 @@ def _against(content: str, sentence: str) -> str:
     found = tokens(sentence)
     who, end = _other_person(found)
     rest = found[end:]
-    by_user = not who or (_speaks_of_user(rest) and not phrases("says").length_at(rest, 0))
-    if who and who not in _people(content) and not by_user:
+    # Behind the person, a name may stand.
+    says = any(phrases("says").length_at(rest, at) for at in range(2))
+    by_user = not who or (_speaks_of_user(rest) and not says)
+    if (who and who not in _people(content) and not by_user) or _is_of_another(found, content):
         return PERSON
     return NEGATION if _denied(content, sentence) or _denied(sentence, content) else ""
 
@@ -257,6 +264,17 @@ def _other_person(found: Sequence[str]) -> tuple[str, int]:
             listed = ((size, "".join(found[at + length : at + length + size])) for size in (2, 1))
             return next(((_PEOPLE[word], at + length + size) for size, word in listed if word in _PEOPLE), ("", 0))
     return "", 0
+
+
+def _is_of_another(found: Sequence[str], content: str) -> bool:
+    """Whether the subject of a sentence is somebody whom the statement leaves out: "Bob is ...", "she's ..."."""
+    if not phrases("the_user").occur_in(content) or _people(content) or _speaks_of_user(found):
+        return False
+    subject, shortened, _ = "".join(found[:1]).partition("'")
+    if subject in _OTHERS:
+        return not capitalised(content)
+    verb = "is" if shortened else "".join(found[1:2])
+    return verb in _THIRD_PERSON and subject not in _OPENING and not _Known(content.lower()).names(subject)
 
 
 def _speaks_of_user(found: Sequence[str]) -> bool:
