@@ -188,8 +188,9 @@ def _is_answer(run: Sequence[Entry]) -> bool:
 
 
 def _was_answer(runs: Sequence[Sequence[Entry]], index: int) -> bool:
-    """Not before a tool's result: its call is known to the server alone."""
-    return _is_answer(runs[index]) and runs[index + 1][0].kind is not Kind.RESULT
+    """What has no text here and comes before a tool's result was a call, which the server alone knows."""
+    called = runs[index + 1][0].kind is Kind.RESULT and not any(entry.text for entry in runs[index])
+    return _is_answer(runs[index]) and not called
 
 
 def _messages(runs: Iterable[Sequence[Entry]], joint: str) -> Iterable[Message]:
