@@ -110,6 +110,11 @@ def _chat_json() -> Iterable[tuple[str, bytes, Answer | None]]:
         ),
         _answer("4"),
     )
+    yield (
+        "spoken",
+        _completion(_message(content=None, audio={"id": "audio_1", "data": "AAAA", "transcript": "Hi"})),
+        _answer("Hi"),
+    )
     yield "refusal", _completion(_message(content=None, refusal="I cannot")), _answer("")
     yield "llama.cpp, no ids", b'{"choices":[{"message":{"content":"Hi"}}]}', Answer(texts=("Hi",), complete=True)
     yield "error object", b'{"error":{"message":"overloaded","type":"server_error"}}', None
@@ -143,6 +148,15 @@ def _chat_sse() -> Iterable[tuple[str, bytes, Answer | None]]:
     yield (
         "vLLM reasoning",
         role + chunk(delta(reasoning_content="hmm")) + chunk(delta(reasoning="hm", content=None)) + words + DONE,
+        full,
+    )
+    yield (
+        "spoken",
+        chunk(delta(role="assistant", audio={"id": "audio_1", "transcript": "Grüezi "}))
+        + chunk(delta(audio={"data": "AAAA"}))
+        + chunk(delta(audio={"transcript": "🏔 mitenand"}))
+        + stop
+        + DONE,
         full,
     )
     yield (

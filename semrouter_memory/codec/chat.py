@@ -1,6 +1,7 @@
 """Chat completions (`/v1/chat/completions`): requests, and answers whole and streamed.
 
-Reasoning (`reasoning_content`, `reasoning`, `<think>`) and refusals are no text of the answer.
+Reasoning (`reasoning_content`, `reasoning`, `<think>`) and refusals are no text of the answer; that of a spoken one is its
+transcript.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -37,12 +38,17 @@ def chat_answer(body: dict[str, Any]) -> Answer | None:
     if not messages:
         return None
     return Answer(
-        texts=tuple(strip_reasoning(text_of(message.get("content"))) for message in messages),
+        texts=tuple(strip_reasoning(_said(message)) for message in messages),
         complete=True,
         response_id=string(body.get("id")),
         model=string(body.get("model")),
         calls=tuple(name for call in tool_calls(messages[0]) if (name := tool_name(call))),
     )
+
+
+def _said(message: dict[str, Any], *, joint: str = "\n") -> str:
+    """The text of a message or delta; of a spoken answer, its transcript."""
+    return text_of(message.get("content"), joint=joint) or string(mapping(message.get("audio")).get("transcript"))
 
 
 def tool_calls(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -75,7 +81,7 @@ class ChatStream(AnswerStream):
         for choice in mappings(event.get("choices")):
             number = index(choice.get("index"))
             delta = mapping(choice.get("delta"))
-            self._add_text((number,), text_of(delta.get("content"), joint=""))
+            self._add_text((number,), _said(delta, joint=""))
             for call in tool_calls(delta):
                 self._call(number, call)
             if choice.get("finish_reason"):
