@@ -230,7 +230,7 @@ def _responses_json() -> Iterable[tuple[str, bytes, Answer | None]]:
             response({"type": "message", "content": [{"type": "refusal", "refusal": "I cannot"}]}),
             _response_answer(""),
         ),
-        "incomplete": (response(said("Zür"), status="incomplete"), _response_answer("Zür", complete=False)),
+        "incomplete": (response(said("Zür"), status="incomplete"), _response_answer("Zür")),
         "failed": (response(said("Zür"), status="failed", error={"code": "server_error"}), None),
         "background": (response(status="queued"), None),
         "cancelled": (response(status="cancelled"), None),
@@ -281,7 +281,7 @@ def _responses_sse() -> Iterable[tuple[str, bytes, Answer | None]]:
     yield (
         "incomplete",
         created + first + typed("response.incomplete", response=response(said("Zür"), status="incomplete")) + DONE,
-        _response_answer("Zür", complete=False),
+        _response_answer("Zür"),
     )
     yield "cut", created + first, _response_answer("Zürich 🏔", complete=False)
     yield "cut before any text", created, None

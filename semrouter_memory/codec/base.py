@@ -126,7 +126,8 @@ class Answer:
 
     Attributes:
         texts: the text of each choice, without reasoning; "" for a choice that is only tool calls.
-        complete: the answer came to its regular end (`[DONE]`, a finish reason, `response.completed`, a whole JSON).
+        complete: the answer came to its regular end (`[DONE]`, a finish reason, `response.completed`, a whole JSON), or to a
+            limit, of which these tell, too.
         calls: names of the tools that the first choice calls; then the turn goes on.
         items: the answer's items as the Responses API spells them, None when not all of them are known.
     """

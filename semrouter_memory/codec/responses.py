@@ -38,21 +38,20 @@ CLIENT_CALLS = frozenset(
 )
 """Calls that the client carries out and answers; the server's own tools run within one response."""
 
-_ENDED = {"completed": True, "incomplete": False}
-"""Statuses of a response that holds an answer, and whether it is complete; without a status it is."""
+_ENDED = ("completed", "incomplete")
+"""Statuses of a response that is at its end. An incomplete one met a limit, like a chat with the finish reason `length`."""
 
 
 def responses_answer(response: dict[str, Any]) -> Answer | None:
     """The answer in a response object; None when it failed, was cancelled or is still at work."""
     output = response.get("output")
-    complete = _ENDED.get(string(response.get("status", "completed")))
-    if complete is None or not isinstance(output, list):
+    if response.get("status", "completed") not in _ENDED or not isinstance(output, list):
         return None
     items = mappings(output)
     texts = (text_of(item.get("content"), joint="") for item in items if item.get("type") == "message")
     return Answer(
         texts=(strip_reasoning("".join(texts)),),
-        complete=complete,
+        complete=True,
         response_id=string(response.get("id")),
         model=string(response.get("model")),
         calls=tuple(call_name(item) for item in items if string(item.get("type")) in CLIENT_CALLS),
@@ -75,13 +74,13 @@ class ResponsesStream(AnswerStream):
         super().__init__()
         self._calls: dict[int, str] = {}
         self._final: Answer | None = None
-        self._ended: bool | None = None
+        self._ended = False
 
     def add(self, name: str, event: dict[str, Any]) -> bool:
         response = mapping(event.get("response"))
         self._response_id = string(response.get("id")) or self._response_id
         self._model = string(response.get("model")) or self._model
-        match kind := string(event.get("type")) or name:
+        match string(event.get("type")) or name:
             case "response.output_text.delta":
                 self._add_text(_place(event), string(event.get("delta")))
             case "response.output_text.done":
@@ -89,16 +88,15 @@ class ResponsesStream(AnswerStream):
             case "response.output_item.added" | "response.output_item.done":
                 self._item(index(event.get("output_index")), mapping(event.get("item")))
             case "response.completed" | "response.incomplete":
-                self._ended = kind == "response.completed"
+                self._ended = True
                 self._final = responses_answer(response)
             case "response.failed" | "response.cancelled" | "error":
                 return False
         return True
 
     def done(self) -> None:
-        """Some servers end this API's streams too with `[DONE]`; what the events said goes first."""
-        if self._ended is None:
-            self._ended = True
+        """Some servers end this API's streams too with `[DONE]`."""
+        self._ended = True
 
     def answer(self) -> Answer | None:
         if self._final is not None and (self._final.text or self._final.calls):
@@ -109,7 +107,7 @@ class ResponsesStream(AnswerStream):
         # A cut stream, or a server that leaves the output out of its final object.
         return Answer(
             texts=(strip_reasoning("".join(text for _, text in texts)),),
-            complete=self._ended is True,
+            complete=self._ended,
             response_id=self._response_id,
             model=self._model,
             calls=tuple(name for _, name in sorted(self._calls.items())),
