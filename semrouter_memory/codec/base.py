@@ -63,6 +63,8 @@ class ParsedRequest:
     Attributes:
         history: user and assistant texts before this turn, oldest first.
         turn_texts: the user's messages of this turn, in order.
+        speakers: who said each of them ("": it has no name); empty where all user messages of the request have the same
+            name, or none.
         tools: tools called in this turn so far, with the beginning of their results.
         in_tool_loop: the last message is a tool's result (or an assistant's tool call): a continuation of the turn.
         visible: every text in the request, system prompt and tool results included.
@@ -76,6 +78,7 @@ class ParsedRequest:
     model: str = ""
     history: tuple[Message, ...] = ()
     turn_texts: tuple[str, ...] = ()
+    speakers: tuple[str, ...] = ()
     tools: tuple[ToolUse, ...] = ()
     in_tool_loop: bool = False
     visible: tuple[str, ...] = ()
@@ -84,6 +87,13 @@ class ParsedRequest:
     stored_by_server: bool = False
     body: Mapping[str, Json] | None = field(default=None, repr=False, compare=False)
     entries: Sequence[Any] = field(default=(), repr=False, compare=False)
+
+    def said_by(self, user: str) -> tuple[str, ...]:
+        """The user's own messages of the turn: with several speakers, those without a name or with the user's id."""
+        if not self.speakers:
+            return self.turn_texts
+        said = zip(self.speakers, self.turn_texts, strict=True)
+        return tuple(text for name, text in said if name in ("", user))
 
     @property
     def query(self) -> str:

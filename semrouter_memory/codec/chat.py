@@ -207,7 +207,7 @@ def _entries(messages: list[Any]) -> Iterator[Entry]:
             # The older form, role `function`, refers to its call by name.
             yield Entry(kind, text, call_id=string(message.get("tool_call_id") or message.get("name")), place=place)
         else:
-            yield Entry(kind, text, place=place, lasting=lasting)
+            yield Entry(kind, text, place=place, lasting=lasting, speaker=string(message.get("name")))
 
 
 def _call(call: dict[str, Any]) -> Call:

@@ -16,6 +16,7 @@ from semrouter_memory.model import Message, PastTurn, Role, ToolUse
 
 _OUTCOME_CHARS = 200
 """How much of a tool's result says how it went."""
+_SEVERAL = 2
 
 
 class Kind(Enum):
@@ -44,6 +45,7 @@ class Entry(NamedTuple):
         call_id: the call that a result answers.
         place: position in the request's array; -1 for what is not in it.
         lasting: it holds what no text can stand for (an image, a file, sound).
+        speaker: the name that a message gives its author.
     """
 
     kind: Kind
@@ -52,6 +54,7 @@ class Entry(NamedTuple):
     call_id: str = ""
     place: int = -1
     lasting: bool = False
+    speaker: str = ""
 
 
 class Conversation(TypedDict):
@@ -59,6 +62,7 @@ class Conversation(TypedDict):
 
     history: tuple[Message, ...]
     turn_texts: tuple[str, ...]
+    speakers: tuple[str, ...]
     tools: tuple[ToolUse, ...]
     in_tool_loop: bool
     visible: tuple[str, ...]
@@ -75,6 +79,7 @@ def converse(entries: Sequence[Entry], *, joint: str) -> Conversation:
     return Conversation(
         history=tuple(_messages(runs[:answered], joint)),
         turn_texts=tuple(_user_texts(turn)),
+        speakers=_speakers(entries, turn),
         tools=_tools(turn),
         in_tool_loop=bool(runs) and not _is_answer(runs[-1]) and runs[-1][0].kind is not Kind.USER,
         visible=tuple(entry.text for entry in entries if entry.text),
@@ -207,6 +212,12 @@ def _user_texts(entries: Iterable[Entry]) -> Iterable[str]:
     for entry in entries:
         if entry.kind is Kind.USER and (text := strip_block(entry.text)).strip():
             yield text
+
+
+def _speakers(entries: Sequence[Entry], turn: Sequence[Entry]) -> tuple[str, ...]:
+    if len({entry.speaker for entry in entries if entry.kind is Kind.USER}) < _SEVERAL:
+        return ()
+    return tuple(entry.speaker for entry in turn for _ in _user_texts([entry]))
 
 
 def _tools(turn: Iterable[Entry]) -> tuple[ToolUse, ...]:

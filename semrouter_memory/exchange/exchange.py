@@ -245,7 +245,7 @@ class Exchange:
             has_place=self._required_codec.has_place(parsed, self._position),
             shortened=found.results if found else None,
             others=other_owners(self._requester.others, memory.recall, self._route, parsed.settings),
-            retained=policy.retain,
+            retained=policy.retain and parsed.said_by(scope.owner_id)[-1:] == parsed.turn_texts[-1:],
         )
         if may_be_compressed(parsed, items, compression) and self._has_place_for_state(parsed):
             self._outline = self._required_codec.outline(parsed)

@@ -153,7 +153,7 @@ def turn_source(
             conversation_id=parsed.conversation_id,
             previous_response_id=parsed.previous_response_id,
         ),
-        user_texts=parsed.turn_texts,
+        user_texts=parsed.said_by(scope.owner_id),
         assistant_text="",
         observed_at=at,
         request_id=headers.get("x-request-id"),
@@ -181,7 +181,7 @@ def turn_of(source: TurnSource, answer: Answer) -> Turn | None:
     finished = bool(answer.text) and not answer.calls
     if not finished and not (answer.calls and answer.response_id and parsed.stored_by_server):
         return None
-    if not parsed.turn_texts and not chained:
+    if not asked.user_texts and not chained:
         return None
     history = history_hash(parsed.history)
     return replace(

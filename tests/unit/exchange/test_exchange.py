@@ -374,6 +374,50 @@ class TestOtherOwners:
         assert self.others(make_exchange(route=route), org_limit=0) == ()
 
 
+class TestSeveralSpeakers:
+    """The `name` of a message tells participants of the same role apart; the key is one user's."""
+
+    @pytest.mark.parametrize(
+        ("messages", "own"),
+        [
+            ((("alice", "A"), ("carol", "B")), ("A",)),
+            ((("", "A"), ("carol", "B")), ("A",)),
+            ((("Ally", "A"), ("carol", "B")), None),
+            ((("Ally", "A"), ("Ally", "B")), ("A", "B")),
+            ((("", "A"), ("", "B")), ("A", "B")),
+        ],
+    )
+    def test_only_the_users_own_words_are_learned(
+        self, make_exchange: MakeExchange, messages: tuple[tuple[str, str], ...], own: tuple[str, ...] | None
+    ) -> None:
+        exchange = make_exchange()
+        recall_step(exchange, SINGLE, spoken(*messages))
+        exchange.recalled(NOTHING)
+        exchange.receive(response_headers())
+        exchange.receive(answer("Nice."))
+        turn = exchange.take_turn()
+        assert (turn and turn.user_texts) == own
+
+    @pytest.mark.parametrize(("last", "obeyed"), [("alice", True), ("carol", False)])
+    def test_an_order_to_the_memory_is_the_users_alone(
+        self, make_exchange: MakeExchange, last: str, obeyed: bool
+    ) -> None:
+        sent = spoken(("carol", "Hello"), ("alice", "Hi"), (last, "Forget my allergy"))
+        assert recall_step(make_exchange(), RECALL, sent).request.retained is obeyed
+
+    def test_who_spoke_before_counts(self, make_exchange: MakeExchange) -> None:
+        sent = spoken(("", "A"), ("carol", "B"), answered=True)
+        assert not recall_step(make_exchange(), RECALL, sent).request.retained
+
+
+def spoken(*messages: tuple[str, str], answered: bool = False) -> bytes:
+    """A chat request with named user messages, each but the last followed by an answer if they are answered."""
+    said = [{"role": "user", "content": text} | ({"name": name} if name else {}) for name, text in messages]
+    if answered:
+        said = [each for message in said for each in (message, {"role": "assistant", "content": "Nice."})][:-1]
+    return orjson.dumps({"model": "m", "messages": said})
+
+
 class TestRetainFilter:
     def observe(self, exchange: Exchange, data: bytes, *events: Any) -> None:
         """Feed a request in two chunks, then the events of the answer; nothing may be answered."""
