@@ -51,7 +51,10 @@ _INLINE = re.compile(
 _PROSE = re.compile(rf"\b(?:i|my|we|our|user|remember|always|never|assistant)\b|[{CJK_RANGE}]", re.IGNORECASE)
 _WORD = re.compile(rf"[^\W{CJK_RANGE}][\w'’.-]*")
 _SENTENCE_SIGNS = "我。！？"
+_CLOSING = "\"”»'’“"
 _QUOTE_WORDS, _QUOTE_CHARS, _COMMAND_WORDS = 4, 40, 8
+_TITLE_CHARS, _SMALL_CHARS = 80, 4
+"""Of a title all words have a capital but short ones ("of", "the", "with")."""
 
 
 def cut(text: str, spans: Iterable[tuple[int, int]]) -> str:
@@ -121,7 +124,18 @@ def _is_text(inline: re.Match[str]) -> bool:
 
 
 def _is_sentence(quoted: str) -> bool:
-    """A quoted word or name stays, a quoted sentence goes."""
+    """A quoted word, name or title stays, a quoted sentence goes."""
     if CJK.search(quoted) and any(sign in quoted for sign in _SENTENCE_SIGNS):
         return True
+    if _is_title(quoted):
+        return False
     return len(_WORD.findall(quoted)) + len(CJK.findall(quoted)) // 2 >= _QUOTE_WORDS or len(quoted) > _QUOTE_CHARS
+
+
+def _is_title(quoted: str) -> bool:
+    """Whether it names a work, a band or a firm ("A Map of the Winter Sea"), and tells nothing of anybody."""
+    words = _WORD.findall(quoted)
+    capitals = [word[:1].isupper() for word in words]
+    small = all(capital or len(word) <= _SMALL_CHARS for word, capital in zip(words, capitals, strict=True))
+    complete = quoted[-1:] in _CLOSING and len(quoted) <= _TITLE_CHARS
+    return complete and bool(words) and capitals[0] and capitals[-1] and small and not _PROSE.search(quoted)

@@ -84,6 +84,9 @@ OWN_LINES = [
     "Monday: gym\nTuesday: choir\nwhat else fits?",
     "my 27\" monitor broke and the shop in Graz won't take it back",
     'We call her "Mops" and she is nine',
+    'My favourite book is "The Unbearable Lightness of Being".',
+    "I play in a band called 'Songs for the Last Tram Home'. We rehearse on Wednesdays.",
+    "our EP “Letters to a Closed Bakery” comes out in June",
     "Rule for me: answers in three lines, no emojis.",
     "Act as a nutritionist. I'm vegan and train for a triathlon.",
     "You are an expert travel agent. We fly to Lima on 3 May.",
@@ -156,6 +159,19 @@ def test_a_long_telling_stays_and_a_long_text_about_nobody_does_not() -> None:
 def test_a_quotation_leaves_a_mark_where_it_was() -> None:
     said = 'My sister wrote "we are all coming to see you on Sunday". I live in Turin.'
     assert own_text(said) == f"My sister wrote {LEFT_OUT}. I live in Turin."
+
+
+@pytest.mark.parametrize(
+    "quoted",
+    [
+        "I Live in Zorvik With Two Dogs",
+        "Remember That She Always Buys at Zorvik",
+        "The user banks at Zorvik",
+        "We Moved to Zorvik",
+    ],
+)
+def test_capitals_make_no_title_of_what_tells_of_somebody(quoted: str) -> None:
+    assert not poisoned(own_text(f'it said "{quoted}" on the wall'))
 
 
 @pytest.mark.parametrize(
