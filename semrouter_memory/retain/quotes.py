@@ -12,6 +12,7 @@ from functools import lru_cache
 from itertools import groupby
 from types import MappingProxyType
 
+from semrouter_memory.language.own_text import LEFT_OUT
 from semrouter_memory.language.phrases import begins, phrases
 from semrouter_memory.language.scripts import CJK
 from semrouter_memory.language.sentences import QUESTION_MARKS, sentences
@@ -27,6 +28,8 @@ _MAX_QUOTE_CHARS = 400
 _MAX_CONTEXT_CHARS = 160
 _SHORT_WORDS = 8
 """A quote with fewer words may not tell what it is about."""
+_LEAD_WORDS = 7
+"""In front of a text that was cut, fewer words only introduce it."""
 _MIN_PART_CHARS = 120
 """Of a sentence that is cut because it is longer than a quote."""
 _LOOK_BACK = 3
@@ -69,6 +72,9 @@ class _Message:
         return any(self._may_be_stored(piece) for piece in sure)
 
     def _may_be_stored(self, piece: str) -> bool:
+        # Users type the mark, too.
+        if LEFT_OUT not in self.turn.user_text and _is_hollow(piece):
+            return False
         return not content_policy.reason(_in_line(piece), content_policy.secret_question(self.asked))
 
     def quotes(self, vectors: Mapping[str, Vector]) -> list[str]:
@@ -151,6 +157,12 @@ def _read(own: str, asked: str) -> tuple[Sequence[str], Sequence[bool], Sequence
         wish or directives.is_lesson(piece) for wish, piece in zip(directives.wished(pieces), pieces, strict=True)
     ]
     return pieces, wished, judge(in_message(pieces, own, asked))
+
+
+def _is_hollow(piece: str) -> bool:
+    """Whether it only introduced what was cut out of it: "My physio told me, …"."""
+    lead, cut, rest = piece.partition(LEFT_OUT)
+    return bool(cut) and len(lead.split()) < _LEAD_WORDS and not any(map(str.isalnum, rest))
 
 
 def _tells(piece: str, probability: float) -> bool:

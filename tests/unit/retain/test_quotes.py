@@ -359,6 +359,18 @@ def test_the_texts_would_be_kept_if_the_user_said_them(make_turn: MakeTurn, pois
     assert of_others(of_message(make_turn, poison))
 
 
+@pytest.mark.parametrize(
+    "message",
+    ["My physio told me, I need rest.", "my sister texted me I'm late", "The letter says my appointment is moved."],
+)
+def test_what_only_introduced_the_words_of_others_is_not_kept_without_them(make_turn: MakeTurn, message: str) -> None:
+    assert contents(make_turn, message) == []
+
+
+def test_a_mark_of_omission_that_the_user_typed_leaves_nothing_out(make_turn: MakeTurn) -> None:
+    assert contents(make_turn, "I'm a vegan since 2018 …") == ["I'm a vegan since 2018 …"]
+
+
 # -- context -----------------------------------------------------------------------------------------------------------
 
 
