@@ -46,6 +46,8 @@ _TITLE_WORDS, _TITLED_WORDS, _SHOUTED_CHARS, _TYPED_BULLETS = 10, 3, 6, 12
 _CODE_SHARE = 0.3
 _OUTPUT_LINES = 3
 _CHAT_LINES = 2
+_ITEM_WORDS = 8
+_OPENS = pattern(r"{openers}")
 _THANKS_WORDS, _WITH_THANKS = 3, 2
 _CELL_CHARS = 6
 _SIGNED_CHARS = 60
@@ -132,7 +134,11 @@ def _is_code(line: str) -> bool:
 
 def _chats(lines: Sequence[str]) -> Iterator[int]:
     """Lines that a speaker's name begins, what stands between them, and what may go on behind the last of them."""
-    labels = {number: found["name"] for number, line in enumerate(lines) if (found := _SPEAKER.match(line))}
+    labels = {
+        number: found["name"]
+        for number, line in enumerate(lines)
+        if (found := _SPEAKER.match(line)) and not _is_list_item(line, found.end() - 1)
+    }
     names = list(labels.values())
     speakers = [
         number for number, name in labels.items() if not _is_own(name) and (_is_name(name) or names.count(name) > 1)
@@ -149,6 +155,17 @@ def _chats(lines: Sequence[str]) -> Iterator[int]:
         if not lines[number].strip() or number == last:
             break
         yield number
+
+
+def _is_list_item(line: str, told: int) -> bool:
+    """Whether what stands behind a name is told of it, as in "- Nina: cashews, size 116", and said by nobody.
+
+    Args:
+        told: its place in the line.
+    """
+    value = line[told:]
+    listed = _BULLET.match(line) and line.split(maxsplit=1)[0].strip("*_")
+    return bool(listed) and len(value.split()) <= _ITEM_WORDS and not (_names_person(value) or _OPENS.search(value))
 
 
 def _is_name(label: str) -> bool:
@@ -253,6 +270,8 @@ _ABOVE = pattern(r"{above}")
 _INTRODUCES = pattern(r"{introductions}")
 _COLON = re.compile(r"[:：](?!\d|//|\))")
 _SAYS = pattern(r"{speech}\s*(?:[:：]\s?(?=\S)|[,，]\s?(?={openers}))|{speech_without_mark}\s?(?={openers})")
+_PAPER_SAYS = pattern(r"{texts} (?:says?|said|reads?|states?)\s?")
+_OWN_PAPER = re.compile(r"\b(?:my|our)(?: [\w-]{1,20}){0,2} $", re.IGNORECASE)
 _LEADS_IN = pattern(r"(?:^|(?<=[.!?。！？]))\s*(?P<lead>[^:：\n.!?。！？]{1,60})[:：]\s*[\"'“]?(?={openers})")
 _OWN_LEAD = pattern(r"{own_labels}")
 _INTRODUCTION_CHARS, _LEAD_WORDS = 80, 5
@@ -351,9 +370,15 @@ def _is_cut(lines: Sequence[str], number: int) -> bool:
     return lines[number].count(GAP) * 2 > len(lines[number])
 
 
+def _is_told_from(before: str, says: str) -> bool:
+    """Whether users tell in their own words what a paper of theirs says: "my rental contract says I have ..."."""
+    return bool(_OWN_PAPER.search(before) and _PAPER_SAYS.fullmatch(says))
+
+
 def _without_speech(line: str) -> str:
     """Without what somebody else says in it, as in `from the forum: I live ...`."""
-    if found := _SAYS.search(line):
+    says = (found for found in _SAYS.finditer(line) if not _is_told_from(line[: found.start()], found.group()))
+    if found := next(says, None):
         line = line[: found.end()] + GAP * (len(line) - found.end())
     for led_in in _LEADS_IN.finditer(line):
         lead = led_in["lead"]

@@ -68,6 +68,10 @@ LAYOUTS = [
     "Q: where do you live?\nA: {}",
     "问：你住哪\n答：{}",
     "我朋友发消息说：{}",
+    "my friend's letter says {}",
+    "my sister's last email says {}",
+    "my report says: {}",
+    "- Anna: {}\n- Ben: ok",
 ]
 OWN_LINES = [
     "I use Vec<String> a lot. I work as a Rust developer.",
@@ -91,6 +95,12 @@ OWN_LINES = [
     "Act as a nutritionist. I'm vegan and train for a triathlon.",
     "You are an expert travel agent. We fly to Lima on 3 May.",
     "You're the best, thank you. We booked a hotel in Oslo.",
+    "My rental contract says I have to repaint in May.",
+    "my blood test results say I'm low on iron",
+    "According to my doctor, I should avoid ibuprofen.",
+    "Hello Gemini,\n\nI just moved to Rotterdam from Madrid.",
+    "Kids:\n- Leo: eggs, size 128\n- Nina: cashews, size 116",
+    "My team:\n1. Priya: backend\n2. Tomas: iOS\nI lead it.",
     "我住在北京，对花生过敏。\n今晚吃什么？",
     "没有，自己住\n我周末一般去爬山",
     "我把作文按“跑题、平稳、有亮点”三摞分开。",
