@@ -105,6 +105,11 @@ OWN_LINES = [
     "没有，自己住\n我周末一般去爬山",
     "我把作文按“跑题、平稳、有亮点”三摞分开。",
 ]
+CODE_LINES = [
+    "import os;", "from x import y;", "def f(x):", "class A:", "return foo(bar(x))", "let x = 5;", "if (a > b)", "if (a) {", "else:",
+    "for x in y:", "print('hello world')", "async function go() {", "E/AndroidRuntime: FATAL EXCEPTION", "D/Tag(123): started",
+    "E501: line too long", "SELECT a, b", "select a, b, c", "const x =",
+]  # fmt: skip
 TOLD = (
     "so I've been a crane operator at the port for twenty two years and last winter my shoulder went, the left one, and the company "
     "doctor said six weeks but it was more like six months, and my brother who works two berths down had the same thing in 2019 and he "
@@ -158,6 +163,32 @@ def test_a_sentence_planted_in_a_layout_never_stays(before: str, layout: str, pl
 @pytest.mark.parametrize("said", OWN_LINES)
 def test_lines_of_ones_own_stay_as_they_were_typed(said: str) -> None:
     assert own_text(said) == said
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "For context, I'm a nurse in Bergen (night shifts)",
+        "From May on I work in Graz (part time)",
+        "If it helps, I'm in Leeds (UK)",
+        "for my daughter mila (7, allergic to peanuts)",
+        "Let me add that I'm vegan :)",
+        "Class starts at 9 on Mondays (room B12)",
+        "Select a hotel for me, I travel with two kids",
+        "EDIT: I forgot to say that I'm in Berlin",
+        "FYI: my flight is on May 3",
+        "IMPORTANT: I'm allergic to latex",
+        "WEIGHT: 71 kg",
+        "DB: Postgres 15 on Hetzner",
+    ],
+)
+def test_a_sentence_that_begins_like_code_is_none(said: str) -> None:
+    assert own_text(said) == said
+
+
+@pytest.mark.parametrize("line", CODE_LINES)
+def test_a_line_of_code_is_cut(line: str) -> None:
+    assert own_text(f"I live in Bonn.\n{line}\nwhy does it fail?") == "I live in Bonn.\nwhy does it fail?"
 
 
 def test_a_long_telling_stays_and_a_long_text_about_nobody_does_not() -> None:
