@@ -98,7 +98,7 @@ def _ruled(lines: Sequence[str]) -> range:
 def _marked(lines: Sequence[str]) -> Iterator[int]:
     """Code, logs, settings and tables, with a line or two that stand between two such lines."""
     cells = [line.count(";") + line.count(",") - line.count(", ") for line in lines]
-    settings = [bool(_SETTING.match(line)) for line in lines]
+    settings = [bool(_SETTING.match(line)) and not _is_own(line.partition(":")[0]) for line in lines]
     found = [number for number, line in enumerate(lines) if _is_code(line) or (number and line.startswith(_INDENTS))]
     coded = set(found)
     for number, line in enumerate(lines):
@@ -134,12 +134,12 @@ def _is_code(line: str) -> bool:
 
 def _chats(lines: Sequence[str]) -> Iterator[int]:
     """Lines that a speaker's name begins, what stands between them, and what may go on behind the last of them."""
-    labels = {
-        number: found["name"]
-        for number, line in enumerate(lines)
-        if (found := _SPEAKER.match(line)) and not _is_list_item(line, found.end() - 1)
-    }
+    found = {number: label for number, line in enumerate(lines) if (label := _SPEAKER.match(line))}
+    labels = {number: label["name"] for number, label in found.items()}
     names = list(labels.values())
+    told = all(_is_told(lines[number], label.end() - 1) for number, label in found.items())
+    if told and len(names) == len({*names}) > 1 and {*map(str.lower, names)}.isdisjoint(_TWO):
+        return  # A list: each name stands once, and nobody speaks.
     speakers = [
         number for number, name in labels.items() if not _is_own(name) and (_is_name(name) or names.count(name) > 1)
     ]
@@ -157,15 +157,11 @@ def _chats(lines: Sequence[str]) -> Iterator[int]:
         yield number
 
 
-def _is_list_item(line: str, told: int) -> bool:
-    """Whether what stands behind a name is told of it, as in "- Nina: cashews, size 116", and said by nobody.
-
-    Args:
-        told: its place in the line.
-    """
-    value = line[told:]
-    listed = _BULLET.match(line) and line.split(maxsplit=1)[0].strip("*_")
-    return bool(listed) and len(value.split()) <= _ITEM_WORDS and not (_names_person(value) or _OPENS.search(value))
+def _is_told(line: str, place: int) -> bool:
+    """Whether what stands behind a label is told of it, as in "Nina: cashews, size 116", and not said by a person."""
+    value = line[place:]
+    short = len(value.split()) + len(CJK.findall(value)) // 2 <= _ITEM_WORDS
+    return short and not (_ADDRESS.match(line) or _is_code(line) or _names_person(value) or _OPENS.search(value))
 
 
 def _is_name(label: str) -> bool:

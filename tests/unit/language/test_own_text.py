@@ -72,6 +72,7 @@ LAYOUTS = [
     "my sister's last email says {}",
     "my report says: {}",
     "- Anna: {}\n- Ben: ok",
+    "anna: ok\nben: see you\ntom: {}",
 ]
 OWN_LINES = [
     "I use Vec<String> a lot. I work as a Rust developer.",
@@ -100,6 +101,9 @@ OWN_LINES = [
     "According to my doctor, I should avoid ibuprofen.",
     "Hello Gemini,\n\nI just moved to Rotterdam from Madrid.",
     "Kids:\n- Leo: eggs, size 128\n- Nina: cashews, size 116",
+    "Mum: 74, lives in Graz\nDad: 78, heart condition",
+    "Client: Orfeu Negro\nDeadline: May 9\nFee: 1,200",
+    "city: Oslo\njob: vet\nage: 41",
     "My team:\n1. Priya: backend\n2. Tomas: iOS\nI lead it.",
     "我住在北京，对花生过敏。\n今晚吃什么？",
     "没有，自己住\n我周末一般去爬山",
