@@ -4,7 +4,7 @@ Strategy: groups of options say where the API is and who asks, a client asks it,
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial, wraps
@@ -135,6 +135,12 @@ class ApiClient:
                 raise _refusal(response)
             yield response
 
+    @contextmanager
+    def lines(self, *path: str, query: Mapping[str, Json] | None = None) -> Iterator[Iterator[bytes]]:
+        """The lines of an export, each with its end. Args: same as of `ask`."""
+        with self.stream("GET", *path, query=query) as response:
+            yield _lines_of(response.iter_bytes())
+
     def import_lines(self, lines: bytes, *, prefix: str, query: Mapping[str, Json] | None = None) -> dict[str, Json]:
         """Send lines as an export writes them, no more than one request may bring."""
         headers = {"content-type": "application/x-ndjson"}
@@ -184,6 +190,16 @@ def given(fields: Mapping[str, Json]) -> dict[str, Json]:
 
 _NO_NAMES = frozenset({"", ".", ".."})
 """What stands for another address in a path: `memory/.` is that of all memories, also percent-encoded."""
+
+
+def _lines_of(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """A line ends at a line feed and nowhere else: other separators (U+2028, U+0085) stand in texts, where JSON allows them."""
+    rest = b""
+    for chunk in chunks:
+        *complete, rest = (rest + chunk).split(b"\n")
+        yield from (line + b"\n" for line in complete)
+    if rest:
+        yield rest
 
 
 def _url(path: Sequence[str]) -> str:

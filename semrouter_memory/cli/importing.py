@@ -144,8 +144,7 @@ def _reembed(
             f"Delete {source} for good once it is copied? No sidecar may use it any more.", abort=True, err=True
         )
     total = int(client.ask("GET", COLLECTIONS, source, holding="memories")["memories"])
-    with client.stream("GET", COLLECTIONS, source, "export") as response:
-        lines = (f"{line}\n".encode() for line in response.iter_lines())
+    with client.lines(COLLECTIONS, source, "export") as lines:
         read = track(lines, f"copying {source}", total, console=err, transient=True)
         copied = import_lines(read, partial(client.import_lines, prefix=COLLECTIONS))
     dropped = drop_source and not copied["refused"]

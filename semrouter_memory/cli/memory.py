@@ -337,9 +337,9 @@ def _export(
 ) -> None:
     """Write every memory, or those of a period, to stdout, one JSON object a line; `import` reads it."""
     query = {"history": history, "since": since, "until": until}
-    with client.stream("GET", MEMORY, "export", query=query) as response:
-        for line in response.iter_lines():
-            typer.echo(line)
+    with client.lines(MEMORY, "export", query=query) as lines:
+        for line in lines:
+            typer.echo(line, nl=False)
 
 
 importing.register(memory_app)

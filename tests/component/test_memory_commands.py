@@ -193,10 +193,13 @@ async def test_lists_and_hits_as_json(run: Run) -> None:
 
 
 async def test_an_export_is_a_line_of_json_for_each(run: Run) -> None:
-    for number in range(3):
-        await added(run, f"tea\n{number}")
-    lines = (await run("export")).stdout.splitlines()
-    assert sorted(json.loads(line)["content"] for line in lines) == ["tea\n0", "tea\n1", "tea\n2"]
+    """A line ends at a line feed and nowhere else, whatever else separates lines in Unicode."""
+    said = [f"tea{separator}{number}" for number, separator in enumerate("\n\r\x0b\x0c\x1c\x85\u2028\u2029")]
+    for content in said:
+        await added(run, content)
+    *lines, end = (await run("export")).stdout.split("\n")
+    assert sorted(json.loads(line)["content"] for line in lines) == sorted(said)
+    assert end == ""
 
 
 async def test_a_period_selects_by_when_it_was_said(run: Run) -> None:

@@ -39,7 +39,7 @@ LATER = NOW + timedelta(hours=1)
 MEMORIES = (
     memory(ALICE, "mem_1", content="user likes tea", metadata={"turn_ids": ["t1"], "nested": {"b": 1.5, "a": None}}),
     replace(memory(ALICE, "mem_0", content="user likes coffee", superseded_at=NOW), superseded_by="mem_1"),
-    memory(Scope("alice", "apollo"), "mem_2", content="budget is $", expires_at=NOW - timedelta(days=400)),
+    memory(Scope("alice", "apollo"), "mem_2", content="budget\u2028is\x85$", expires_at=NOW - timedelta(days=400)),
     memory(BOB, "mem_1", content="user lives in berlin", metadata={"asserted_at": LATER.isoformat()}),
 )
 
