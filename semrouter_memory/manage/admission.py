@@ -66,8 +66,18 @@ class AdmissionPolicy:
         """The text as it is stored; refused when blank, too long, or no text, and when it holds a secret."""
         content = content.strip()
         require_text(content, max_chars=self._config.max_content_chars, field="content")
-        self._check_text(content, "content")
+        self.check_text(content, "content")
         return content
+
+    def check_text(self, text: str, field: str) -> None:
+        """Refuse characters that are no text, and a secret."""
+        if "\x00" in text or not _encodable(text):
+            raise InvalidRequestError(
+                f"{field} holds characters that are no text (NUL or lone surrogates)", field=field
+            )
+        if kinds := self._redact(text).kinds:
+            named = " and ".join(dict.fromkeys(kind.in_words for kind in kinds))
+            raise InvalidRequestError(f"{field} seems to hold {named}; secrets are not stored", field=field)
 
     def check_query(self, query: str) -> None:
         """Refuse a query that is blank or too long."""
@@ -109,6 +119,8 @@ class AdmissionPolicy:
     def check_line(self, line: ImportLine) -> None:
         """Check a line of an import."""
         self.content(line.content)
+        self.check_text(line.source, "source")
+        self.check_text(line.session_id, "session_id")
         self.check_metadata(line.metadata, stored=True)
         self.check_episode(line.episode, line.type)
         for key, value in line.metadata.items():
@@ -129,21 +141,12 @@ class AdmissionPolicy:
         if key == EPISODE and not _is_episode(value):
             raise InvalidRequestError("must have texts goal and outcome, and lists of texts", field=field)
         for text in _texts(value, _MAX_DEPTH):
-            self._check_text(text, field)
+            self.check_text(text, field)
 
     def _size_of(self, text: str, field: str) -> int:
         """The bytes of a text that may be stored."""
-        self._check_text(text, field)
+        self.check_text(text, field)
         return len(text.encode())
-
-    def _check_text(self, text: str, field: str) -> None:
-        if "\x00" in text or not _encodable(text):
-            raise InvalidRequestError(
-                f"{field} holds characters that are no text (NUL or lone surrogates)", field=field
-            )
-        if kinds := self._redact(text).kinds:
-            named = " and ".join(dict.fromkeys(kind.in_words for kind in kinds))
-            raise InvalidRequestError(f"{field} seems to hold {named}; secrets are not stored", field=field)
 
 
 def require_text(text: str, *, max_chars: int, field: str) -> None:

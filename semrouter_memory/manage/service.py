@@ -241,7 +241,9 @@ class MemoryService:
             InvalidRequestError: it may not be stored; the message says why.
         """
         content = self._admission.content(new.content or rendered(new.episode))
-        self._admission.check_metadata({**new.metadata, "session": new.within_session, CATEGORY: new.category})
+        self._admission.check_metadata(new.metadata)
+        self._admission.check_text(new.category, "category")
+        self._admission.check_text(new.within_session, "within_session")
         self._admission.check_episode(new.episode, new.type)
         require_future(new.expires_at, self._clock.now())
         require_own_session(new, scope)

@@ -276,6 +276,15 @@ async def test_what_is_refused_as_content_is_refused_in_what_a_quote_carries(
     assert "hunter2" not in report.errors[0].message
 
 
+@pytest.mark.parametrize("field", ["source", "session_id"])
+@pytest.mark.parametrize("value", ["my password is hunter2-Xy9!", "a\x00b"])
+async def test_what_is_refused_as_content_is_refused_as_where_it_comes_from(
+    house: House, field: str, value: str
+) -> None:
+    report = await imported(house, {"content": "fact", field: value})
+    assert (report.imported, [each.param for each in report.errors]) == (0, [field])
+
+
 async def test_lines_whose_lock_is_lost_for_a_moment_are_imported_and_counted_once(house: House) -> None:
     house.locks.losses = 2
     report = await imported(house, {"content": "User likes tea"}, {"content": "User likes tea"}, {"content": ""})
