@@ -4,12 +4,12 @@ Strategy: the question becomes the body of a chat completion, the caller's heade
 request phase of traffic answer it. Nothing is counted, and no turn is stored.
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-import orjson
 from pydantic import Field
 
 from semrouter_memory.errors import InvalidRequestError
@@ -123,13 +123,16 @@ def _body(scope: Scope, asked: ExplainableSearch) -> bytes:
         "filter": "filter",
     }
     settings = {names[name]: getattr(asked, name) for name in names.keys() & asked.model_fields_set}
-    return orjson.dumps(
-        {
-            "messages": [*(asked.messages or ()), {"role": "user", "content": asked.query}],
-            "memory_config": settings,
-            "memory_context": {"project_id": scope.project_id} if scope.project_id else {},
-        }
-    )
+    body = {
+        "messages": [*(asked.messages or ()), {"role": "user", "content": asked.query}],
+        "memory_config": settings,
+        "memory_context": {"project_id": scope.project_id} if scope.project_id else {},
+    }
+    try:
+        # Not orjson: it refuses what a client may send (lone surrogates, integers beyond 64 bits).
+        return json.dumps(body).encode()
+    except RecursionError:
+        raise InvalidRequestError("is nested too deeply", field="messages") from None
 
 
 class PeriodJson(ApiAnswer):

@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
+from functools import reduce
 from typing import Any
 
 import httpx
@@ -35,6 +36,9 @@ FACTS = (
 )
 
 
+_JSON = {"content-type": "application/json"}
+
+
 class Retain:
     def accept(self, turn: Turn) -> None: ...
 
@@ -60,7 +64,8 @@ async def explained(
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as http:
         body = {"query": query, "as": "recall", **fields}
         sent = {"x-authz-user-id": "alice", **(headers or {})}
-        answer = await http.post("/v1/memory/search", json=body, headers=sent)
+        # Not `json=`: that cannot write a lone surrogate.
+        answer = await http.post("/v1/memory/search", content=json.dumps(body), headers=sent | _JSON)
         assert answer.status_code == status, answer.text
         found: dict[str, Any] = answer.json()
         return found
@@ -220,6 +225,15 @@ async def test_what_others_know_is_shown_where_it_is_chosen_and_nowhere_else(kno
 async def test_what_recall_cannot_be_asked_is_refused(known: Recalling, fields: dict[str, Any], param: str) -> None:
     answer = await explained(known, status=400, **fields)
     assert answer["error"]["param"] == param
+
+
+@pytest.mark.parametrize(
+    "odd", ["\ud800", 10**30, {"\udfff": [1e300, "用户"]}, reduce(lambda deep, _: [deep], range(500), "x")]
+)
+async def test_messages_may_hold_what_a_request_may(known: Recalling, odd: object) -> None:
+    """JSON allows it, so clients send it."""
+    messages = [{"role": "user", "content": "We plan Hawaii", "odd": odd}, {"role": "assistant", "content": "Nice!"}]
+    assert (await explained(known, messages=messages))["reason"] == "injected"
 
 
 async def test_an_organisation_has_no_recall(known: Recalling) -> None:
