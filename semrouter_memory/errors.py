@@ -165,7 +165,7 @@ class NotFoundError(MemoryServiceError):
     """There is no such memory among those the caller may see.
 
     Attributes:
-        kind: what there is none of: `memory`, `session`, `settings` or `turn`.
+        kind: what there is none of: `memory`, `owner`, `user`, `session`, `settings`, `turn` ...
     """
 
     def __init__(self, message: str, *, kind: str = "memory") -> None:

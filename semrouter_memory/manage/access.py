@@ -99,7 +99,7 @@ def owner_in_header(identity: IdentityConfig) -> Callable[..., None]:
         allowed = [scope for scope in (Scope(user), administered(headers, identity)) if scope is not None]
         acting = next((scope for scope in allowed if owner in {None, scope.owner}), None)
         if acting is None:
-            raise NotFoundError("no such owner")
+            raise NotFoundError("no such owner", kind="owner")
         request.state.owner, request.state.owner_parameters = acting, (OWNER,)
 
     return decide

@@ -32,6 +32,8 @@ _log = structlog.get_logger("semrouter_memory.manage")
 RETRY_SECONDS = 5
 """`Retry-After` of a 503: about the interval at which the store is tried again."""
 
+_NO_JSON = "the body must be a JSON object in UTF-8, sent with content-type: application/json"
+
 
 def refusal(status: HTTPStatus, message: str, code: str, headers: Mapping[str, str] | None = None) -> HTTPException:
     """An HTTP error with the code of its body; FastAPI lets it pass from wherever it is raised."""
@@ -75,6 +77,9 @@ def described(error: HTTPException) -> tuple[str, str]:
     detail: object = error.detail
     if isinstance(detail, dict):
         return detail["message"], detail["code"]
+    if error.status_code == HTTPStatus.BAD_REQUEST:
+        # The framework's, for a body that is no UTF-8 or too deep.
+        return _NO_JSON, "invalid_json"
     return str(detail), HTTPStatus(error.status_code).name.lower()
 
 
@@ -84,8 +89,7 @@ async def _on_validation(_request: Request, error: Exception) -> Response:
     problem = error.errors()[0]
     where, *path = problem["loc"]
     if where == "body" and (not path or problem["type"] == "json_invalid"):
-        message = "the body must be a JSON object, sent with content-type: application/json"
-        return error_response(HTTPStatus.BAD_REQUEST, message, code="invalid_json")
+        return error_response(HTTPStatus.BAD_REQUEST, _NO_JSON, code="invalid_json")
     param = ".".join(str(part) for part in path)
     return error_response(HTTPStatus.BAD_REQUEST, f"{param}: {complaint(problem)}", code="invalid_value", param=param)
 

@@ -115,7 +115,7 @@ async def forget_memories(
     if user_id is None and OWNER not in request.query_params:
         raise InvalidRequestError("say whose: ?user_id=...", field="user_id")
     if user_id is not None and Scope(user_id).owner != api.owner.owner:
-        raise NotFoundError("no such user")
+        raise NotFoundError("no such user", kind="user")
     deleted = await api.service.forget_all(api.scope(project_id), reach_of(project_id))
     return DeletedAll(owner=api.owner.owner, project_id=project_id, deleted=deleted)
 
