@@ -5,6 +5,7 @@ by hand needs a `content` only, or the parts of an episode; without an id it get
 """
 
 import re
+from codecs import BOM_UTF8
 from collections.abc import AsyncIterable, AsyncIterator
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -111,7 +112,8 @@ def export_line(memory: Memory, *, exact: bool = False) -> bytes:
 def parse(line: bytes) -> ImportLine:
     """Raises: InvalidRequestError: it is no memory; names the field, never the value."""
     try:
-        parsed = ImportLine.model_validate_json(line)
+        # Editors and shells on Windows begin a file with a byte order mark.
+        parsed = ImportLine.model_validate_json(line.removeprefix(BOM_UTF8))
     except ValidationError as error:
         problem = error.errors(include_url=False, include_context=False, include_input=False)[0]
         if not problem["loc"]:

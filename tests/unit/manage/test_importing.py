@@ -136,6 +136,13 @@ async def test_a_line_made_by_hand_needs_a_content_only(house: House) -> None:
     assert sources == {("import", "User likes tea", ""), ("import", "User likes tea", "trip")}
 
 
+async def test_a_file_of_another_system_is_read(house: House) -> None:
+    """With a byte order mark, and with carriage returns at the lines' ends."""
+    file = b'\xef\xbb\xbf{"content": "User likes tea"}\r\n{"content": "User likes coffee"}\r\n'
+    assert (await imported(house, file)).imported == 2
+    assert {memory.content for memory in house.store.rows.values()} == {"User likes tea", "User likes coffee"}
+
+
 LATER = "2036-01-01T00:00:00Z"
 
 
