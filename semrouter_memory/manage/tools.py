@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from semrouter_memory.errors import (
     HttpAnswer,
@@ -24,7 +24,7 @@ from semrouter_memory.manage import routes
 from semrouter_memory.manage.access import OwnerAccess
 from semrouter_memory.manage.parameters import FilterText, OneProject, Since, Until, observed_in
 from semrouter_memory.manage.reflecting import ReflectRequest
-from semrouter_memory.manage.schemas import ApiRequest, MemoryJson, SearchRequest, StoreRequest
+from semrouter_memory.manage.schemas import ApiRequest, MemoryJson, SearchRequest, StoreRequest, whole_number
 from semrouter_memory.model import Hit, Json, MemoryType, parse_filter
 from semrouter_memory.recall.render import cited_source
 
@@ -144,11 +144,13 @@ def _inlined(schema: Any, definitions: Mapping[str, Any]) -> Any:
 
 
 class _ListRequest(ApiRequest):
-    types: list[MemoryType] = Field(default=[], description="Only these types; without it every type.")
+    types: list[MemoryType] | None = Field(default=None, description="Only these types; without it every type.")
     project_id: OneProject = None
     since: Since = None
     until: Until = None
-    limit: Annotated[int, Field(ge=1, le=MAX_LISTED, strict=True, description="At most so many.")] = 20
+    limit: Annotated[
+        int, Field(ge=1, le=MAX_LISTED, strict=True, description="At most so many."), BeforeValidator(whole_number)
+    ] = 20
     cursor: Annotated[str, Field(description="`next_cursor` of the page before.")] = ""
     filter: FilterText = ""
 
@@ -173,7 +175,9 @@ class _PassageRequest(ApiRequest):
             examples=["How many days in advance is leave announced?"],
         ),
     ]
-    limit: Annotated[int, Field(ge=1, le=20, strict=True, description="At most so many passages.")] = 5
+    limit: Annotated[
+        int, Field(ge=1, le=20, strict=True, description="At most so many passages."), BeforeValidator(whole_number)
+    ] = 5
 
 
 def _told(memory: MemoryJson) -> dict[str, Json]:

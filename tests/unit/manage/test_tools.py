@@ -45,3 +45,13 @@ def test_the_instructions_name_the_tools_by_their_names() -> None:
 def test_only_forget_deletes_and_reading_changes_nothing() -> None:
     assert {name for name, tool in TOOLS.items() if tool.deletes} == {"forget"}
     assert {name for name, tool in TOOLS.items() if not tool.reads} == {"remember", "record_episode", "forget"}
+
+
+@pytest.mark.parametrize("name", [name for name, tool in TOOLS.items() if "limit" in tool.parameters])
+def test_a_limit_is_a_whole_number_however_it_is_written(name: str) -> None:
+    """JSON knows one kind of number, and some models write 5.0."""
+    tool = TOOLS[name]
+    asked = tool.request.model_validate({**dict.fromkeys(tool.required, "x"), **tool.fixed, "limit": 5.0})
+    assert asked.model_dump()["limit"] == 5
+    described = tool.schema()["properties"]["limit"]
+    assert {"type", "minimum", "maximum"} <= {key for part in schemas_in(described) for key in part}
