@@ -211,6 +211,20 @@ def _encodable(text: str) -> bool:
 # -- the memories made of it -----------------------------------------------------------------------------------------------
 
 
+def merged_json(old: Mapping[str, Json], changes: Mapping[str, Json]) -> dict[str, Json]:
+    """The object with the changes, as RFC 7396 merges them: null removes a key, and objects are merged at every depth."""
+    merged = dict(old)
+    for key, value in changes.items():
+        if value is None:
+            merged.pop(key, None)
+        elif isinstance(value, Mapping):
+            known = merged.get(key)
+            merged[key] = merged_json(known if isinstance(known, Mapping) else {}, value)
+        else:
+            merged[key] = value
+    return merged
+
+
 def edited_episode(memory: Memory, changes: Mapping[str, Any], edit: UpdateRequest) -> Episode:
     """The parts after a change: they describe the content, so another content or another type replaces them."""
     stays = "content" not in changes and changes.get("type", memory.type) is memory.type

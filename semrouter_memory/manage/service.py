@@ -27,6 +27,7 @@ from semrouter_memory.manage.admission import (
     earliest,
     edited_episode,
     expiry,
+    merged_json,
     new_memory,
     require_future,
     require_lasting,
@@ -394,7 +395,7 @@ class MemoryService:
         return changed if edit.model_fields_set == {"pinned"} else changed.asserted(time, now=now)
 
     def _merged(self, old: Mapping[str, Json], changes: Mapping[str, Json]) -> dict[str, Json]:
-        merged = {key: value for key, value in {**old, **changes}.items() if value is not None}
+        merged = merged_json(old, changes)
         self._admission.check_metadata(merged, stored=True)
         return merged
 

@@ -6,7 +6,7 @@ import pytest
 
 from semrouter_memory.config import ManagementConfig
 from semrouter_memory.errors import InvalidRequestError
-from semrouter_memory.manage.admission import AdmissionPolicy
+from semrouter_memory.manage.admission import AdmissionPolicy, merged_json
 from semrouter_memory.retain.redact import Redaction, SecretKind
 
 
@@ -83,3 +83,23 @@ def test_metadata_that_is_refused(metadata: dict[str, Any], complaint: str) -> N
     with pytest.raises(InvalidRequestError, match=complaint) as caught:
         policy().check_metadata(metadata)
     assert (caught.value.field or "").startswith("metadata")
+
+
+@pytest.mark.parametrize(
+    ("old", "changes", "merged"),
+    [
+        ({"a": "b"}, {"a": "c"}, {"a": "c"}),
+        ({"a": "b", "b": "c"}, {"a": None}, {"b": "c"}),
+        ({"a": ["b"]}, {"a": "c"}, {"a": "c"}),
+        ({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}),
+        ({"a": {"b": "c", "d": 1}}, {"a": {"b": "e"}}, {"a": {"b": "e", "d": 1}}),
+        ({"a": [{"b": "c"}]}, {"a": [1, None]}, {"a": [1, None]}),
+        ({"e": None}, {"a": 1}, {"e": None, "a": 1}),
+        ({"a": "foo"}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
+        ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
+    ],
+)
+def test_metadata_is_merged_as_rfc_7396_says(
+    old: dict[str, Any], changes: dict[str, Any], merged: dict[str, Any]
+) -> None:
+    assert merged_json(old, changes) == merged

@@ -41,13 +41,14 @@ async def test_what_may_not_be_stored_is_not_stored(house: House) -> None:
 
 
 async def test_an_update_keeps_what_is_not_named_and_counts_as_said_again(house: House) -> None:
-    old = house.put("m1", importance=0.7, metadata={"turn_ids": ["t1"], "kept": 1, "dropped": 2})
-    edit = UpdateRequest(content="User likes tea", project_id="trip", metadata={"dropped": None, "added": 3})
+    old = house.put("m1", importance=0.7, metadata={"turn_ids": ["t1"], "kept": {"a": 1}, "dropped": 2})
+    changes = {"dropped": None, "added": 3, "kept": {"b": 2}}
+    edit = UpdateRequest(content="User likes tea", project_id="trip", metadata=changes)
     new = await house.service.update(ALICE, "m1", edit)
     assert house.store.rows["m1"] == new
     assert (new.id, new.created_at, new.importance, new.type) == (old.id, old.created_at, 0.7, old.type)
     assert (new.content, new.scope) == ("User likes tea", Scope("alice", "trip"))
-    assert new.metadata == {"replaces": ["t1"], "kept": 1, "added": 3}
+    assert new.metadata == {"replaces": ["t1"], "kept": {"a": 1, "b": 2}, "added": 3}
     assert new.observed_at == new.updated_at > old.updated_at
 
 
