@@ -13,7 +13,7 @@ from datetime import datetime
 from semrouter_memory.language.scripts import CJK, WORD_START
 from semrouter_memory.language.words import content_words
 from semrouter_memory.model import DERIVED_FROM, Criteria, LoggedTurn, Memory, Scope
-from semrouter_memory.ports import Deletions, MemoryReader, TurnRecords
+from semrouter_memory.ports import MemoryReader, TurnLog
 
 _PAGE = 500
 _TURNS_PAGE = 200
@@ -114,7 +114,7 @@ def source_turns(memory: Memory) -> tuple[str, ...]:
 
 
 async def may_derive(
-    reader: MemoryReader, deletions: Deletions, scope: Scope, derived: Memory, sources: Sequence[Memory]
+    reader: MemoryReader, deletions: TurnLog, scope: Scope, derived: Memory, sources: Sequence[Memory]
 ) -> bool:
     """Whether a memory may be written that was made of these: they are what they were, and nothing of it was deleted.
 
@@ -209,7 +209,7 @@ class Paraphrases:
     project_ids: frozenset[str] = frozenset()
 
 
-async def find_paraphrases(records: TurnRecords, scope: Scope, memories: Collection[Memory]) -> Paraphrases:
+async def find_paraphrases(records: TurnLog, scope: Scope, memories: Collection[Memory]) -> Paraphrases:
     """Search all turns of this owner, in every project.
 
     An answer repeats the memories that were recalled for it, and the turn log keeps answers for a while. A turn with

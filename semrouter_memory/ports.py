@@ -198,11 +198,33 @@ class OwnerIndexes(Protocol):
         """
 
 
-class TurnInbox(Protocol):
-    """Where finished exchanges are accepted, and dropped after their retention. Raises `TurnLogError`.
+class Tombstones(Protocol):
+    """One owner's deletions and pauses. Two of one owner are equal when nothing was deleted or paused between them."""
 
-    `append` is synchronous and quick (a local commit); everything else of the log may take a while.
+    def __bool__(self) -> bool:
+        """Whether anything was deleted or paused."""
+
+    @property
+    def paused_since(self) -> datetime | None:
+        """Since when the user has paused remembering; None: it is not paused."""
+
+    def covers(self, memory: Memory) -> bool:
+        """Whether this memory was deleted: by id, or by scope after it was observed."""
+
+    def forbids(self, scope: Scope, content: str, observed_at: datetime) -> bool:
+        """Whether writing this statement now would bring back something that was deleted after it was said."""
+
+    def erases(self, observed_at: datetime) -> bool:
+        """Whether a turn that began then and is not finished may tell of a memory that was deleted since."""
+
+
+class TurnLog(Protocol):
+    """Finished exchanges, and what was deleted. Raises `TurnLogError`.
+
+    `append` is synchronous and quick (a local commit), and so is `now`; everything else may take a while.
     """
+
+    # -- accepting -----------------------------------------------------------------------------------------------------
 
     def append(self, turn: Turn, *, remember: bool) -> Appended:
         """Commit a turn, idempotently. The commit is what "accepted" means.
@@ -220,16 +242,7 @@ class TurnInbox(Protocol):
     async def sweep(self, *, finished_before: datetime) -> int:
         """Drop turns that finished before that; returns how many. Tombstones stay."""
 
-
-class Deletions(Protocol):
-    """What was deleted, as every read and write checks it. Raises `TurnLogError`."""
-
-    async def tombstones(self, scope: Scope) -> "Tombstones":
-        """What was deleted of this owner, by whatever replica, for checking reads and writes."""
-
-
-class SessionQueue(Protocol):
-    """Sessions whose turns wait to be extracted, each under one lease at a time. Raises `TurnLogError`."""
+    # -- sessions whose turns wait, each under one lease at a time -----------------------------------------------------
 
     async def pending(self) -> list[PendingSession]:
         """Sessions that are not done with and not under a live lease, longest waiting first."""
@@ -255,9 +268,7 @@ class SessionQueue(Protocol):
     async def fail(self, claim: Claim, error: str, *, retry_at: datetime, max_attempts: int) -> int:
         """Count an attempt for each waiting turn and give the claim back; returns how many were dead-lettered."""
 
-
-class ClaimedTurns(Deletions, Protocol):
-    """The turns of a session while its claim is held, and what was deleted since. Raises `TurnLogError`."""
+    # -- a session while its claim is held -----------------------------------------------------------------------------
 
     async def session_turns(self, claim: Claim, *, limit: int) -> tuple[LoggedTurn, ...]:
         """The claimed session's last accepted turns that are still stored, oldest first, whatever their state."""
@@ -274,9 +285,7 @@ class ClaimedTurns(Deletions, Protocol):
     async def mark_episode(self, claim: Claim, *, through: int) -> None:
         """The session is summed up to the turn with that sequence number; an announced end is done with."""
 
-
-class ConversationHistory(Deletions, Protocol):
-    """Chains of the Responses API that clients continue by id, and what was deleted of them. Raises `TurnLogError`."""
+    # -- chains of the Responses API that clients continue by id -------------------------------------------------------
 
     async def history(self, scope: Scope, previous_response_id: str, *, limit: int) -> list[Message]:
         """The last messages of the chain that ends with that response, oldest first; empty when unknown."""
@@ -284,9 +293,10 @@ class ConversationHistory(Deletions, Protocol):
     async def chain(self, scope: Scope, previous_response_id: str, *, limit: int) -> StoredChain:
         """The last turns of the chain that ends with that response, items included, incomplete turns too."""
 
+    # -- deletions, in one order with what is said ---------------------------------------------------------------------
 
-class DeletionLog(Deletions, Protocol):
-    """Where deletions are committed, in one order with what is said. Raises `TurnLogError`."""
+    async def tombstones(self, scope: Scope) -> Tombstones:
+        """What was deleted of this owner, by whatever replica, for checking reads and writes."""
 
     def now(self) -> datetime:
         """The time of what is said or deleted now: later than every deletion, and not before what was accepted.
@@ -314,9 +324,7 @@ class DeletionLog(Deletions, Protocol):
     def content_hash(self, content: str) -> str:
         """What a tombstone carries in place of a deleted statement: equal for the same words, however written."""
 
-
-class SessionControl(Protocol):
-    """What users say about their sessions, as every replica heeds it. Raises `TurnLogError`."""
+    # -- what users say about their sessions, as every replica heeds it ------------------------------------------------
 
     async def end_session(self, scope: Scope, session: str) -> PendingSession | None:
         """Announce a session's end.
@@ -332,12 +340,10 @@ class SessionControl(Protocol):
         """Pause or resume remembering for the user, in all projects. Again has no effect.
 
         No exchange of which a part was in the pause is stored, then or later; what was accepted before it is extracted.
-        A deletion of everything does not end it. `Deletions.tombstones` says whether it is paused.
+        A deletion of everything does not end it. `tombstones` says whether it is paused.
         """
 
-
-class LogFiles(Protocol):
-    """The log as its operator keeps it. Raises `TurnLogError`."""
+    # -- for its operator ----------------------------------------------------------------------------------------------
 
     @property
     def damage(self) -> str:
@@ -353,10 +359,6 @@ class LogFiles(Protocol):
 
     async def backup(self, directory: Path) -> None:
         """Write a consistent copy of the log's local files into an existing directory, under the same names."""
-
-
-class TurnRecords(Protocol):
-    """The turn log as its operator sees it: every owner's turns, one by one. Raises `TurnLogError`."""
 
     async def list_turns(
         self, *, scope: Scope | None, states: frozenset[TurnState] | None, limit: int, before: int = 0
@@ -375,40 +377,6 @@ class TurnRecords(Protocol):
 
     async def drop(self, turn_ids: Sequence[str]) -> int:
         """Delete dead or waiting turns; they count as deleted. Returns how many."""
-
-
-class TurnLog(
-    TurnInbox,
-    SessionControl,
-    SessionQueue,
-    ClaimedTurns,
-    ConversationHistory,
-    DeletionLog,
-    LogFiles,
-    TurnRecords,
-    Protocol,
-):
-    """All of the log. What works with a part of it names that part."""
-
-
-class Tombstones(Protocol):
-    """One owner's deletions and pauses. Two of one owner are equal when nothing was deleted or paused between them."""
-
-    def __bool__(self) -> bool:
-        """Whether anything was deleted or paused."""
-
-    @property
-    def paused_since(self) -> datetime | None:
-        """Since when the user has paused remembering; None: it is not paused."""
-
-    def covers(self, memory: Memory) -> bool:
-        """Whether this memory was deleted: by id, or by scope after it was observed."""
-
-    def forbids(self, scope: Scope, content: str, observed_at: datetime) -> bool:
-        """Whether writing this statement now would bring back something that was deleted after it was said."""
-
-    def erases(self, observed_at: datetime) -> bool:
-        """Whether a turn that began then and is not finished may tell of a memory that was deleted since."""
 
 
 class OwnerHold(Protocol):
@@ -431,8 +399,15 @@ class OwnerLocks(Protocol):
         """
 
 
-class SessionStates(Protocol):
-    """Small values that expire: the state of sessions. Raises `UnavailableError`."""
+RECEIPTS = "receipts"
+"""The key of what the last recalls of an owner did, outside all projects: a line each, the newest first."""
+
+
+class StateStore(Protocol):
+    """Small values that expire (the state of sessions), and how often memories were injected and when last.
+
+    Nothing here is the only record of anything: lost values are computed again or done without. Raises `UnavailableError`.
+    """
 
     async def get(self, scope: Scope, keys: Sequence[str]) -> Mapping[str, bytes]:
         """The values of the scope's keys (user and project); keys without one, or whose value has ended, are left out."""
@@ -440,17 +415,6 @@ class SessionStates(Protocol):
     async def put(self, scope: Scope, key: str, value: bytes, *, ttl: timedelta) -> None: ...
 
     async def drop(self, scope: Scope, keys: Sequence[str]) -> None: ...
-
-
-RECEIPTS = "receipts"
-"""The key of what the last recalls of an owner did, outside all projects: a line each, the newest first."""
-
-
-class StateStore(SessionStates, Protocol):
-    """The state of sessions, and how often memories were injected and when last. Raises `UnavailableError`.
-
-    Nothing here is the only record of anything: lost values are computed again or done without.
-    """
 
     async def count_uses(self, scope: Scope, uses: Mapping[str, int], *, at: datetime) -> None:
         """Add to the access counts of the owner's memories (id -> how often)."""
@@ -469,7 +433,7 @@ class StateStore(SessionStates, Protocol):
     async def compact(self) -> None: ...
 
     async def backup(self, directory: Path) -> None:
-        """Same as `LogFiles.backup`."""
+        """Same as the turn log's."""
 
 
 class ChatModel(Protocol):

@@ -32,7 +32,7 @@ from semrouter_memory.model import (
     Steered,
     Steering,
 )
-from semrouter_memory.ports import Clock, Deletions, Observer
+from semrouter_memory.ports import Clock, Observer, TurnLog
 from semrouter_memory.recall.vector_search import VectorSearch
 from semrouter_memory.recall.visible import VisibleTexts
 from semrouter_memory.retain.steering import Command, Order, command
@@ -55,7 +55,7 @@ class InWords:
         *,
         search: VectorSearch,
         deletion: DeletionService,
-        turn_log: Deletions,
+        turn_log: TurnLog,
         observer: Observer,
         clock: Clock,
         config: RecallConfig,

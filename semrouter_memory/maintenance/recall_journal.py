@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 import orjson
 
 from semrouter_memory.model import Memory, RecallRequest, RecallResult, Scope
-from semrouter_memory.ports import RECEIPTS, Clock, Deletions, SessionStates, StateStore, Tombstones
+from semrouter_memory.ports import RECEIPTS, Clock, StateStore, Tombstones, TurnLog
 
 MAX_NOTED = 10_000
 """Memories whose uses wait to be written; others are not counted until there is room again. Likewise owners' receipts."""
@@ -47,7 +47,7 @@ class RecallJournal:
         receipt_ttl: how long receipts are stored; 0: none are.
     """
 
-    def __init__(self, *, state: StateStore, turn_log: Deletions, clock: Clock, receipt_ttl: timedelta) -> None:
+    def __init__(self, *, state: StateStore, turn_log: TurnLog, clock: Clock, receipt_ttl: timedelta) -> None:
         self._state, self._turn_log, self._clock = state, turn_log, clock
         self._receipt_ttl = receipt_ttl
         self._waiting: dict[str, _Noted] = {}
@@ -137,7 +137,7 @@ def _receipt(request: RecallRequest, result: RecallResult, now: datetime) -> byt
     return orjson.dumps(receipt)
 
 
-async def add_receipts(states: SessionStates, scope: Scope, receipts: Sequence[bytes], *, ttl: timedelta) -> None:
+async def add_receipts(states: StateStore, scope: Scope, receipts: Sequence[bytes], *, ttl: timedelta) -> None:
     """Add lines, the newest first; of all only the newest `MAX_RECEIPTS` stay, until so long after the last.
 
     Of two replicas that do so for one owner within a millisecond one may lose its lines: nothing depends on them.
@@ -149,7 +149,7 @@ async def add_receipts(states: SessionStates, scope: Scope, receipts: Sequence[b
     await states.put(scope.in_project(""), RECEIPTS, b"\n".join(lines), ttl=ttl)
 
 
-async def receipt_lines(states: SessionStates, scope: Scope) -> Sequence[bytes]:
+async def receipt_lines(states: StateStore, scope: Scope) -> Sequence[bytes]:
     """All receipts of the owner, the newest first.
 
     Raises:

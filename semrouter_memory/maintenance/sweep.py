@@ -39,7 +39,7 @@ from semrouter_memory.model import (
     Scope,
     Usage,
 )
-from semrouter_memory.ports import Observer, SessionStates, Tombstones
+from semrouter_memory.ports import Observer, StateStore, Tombstones
 
 T = TypeVar("T")
 
@@ -78,7 +78,7 @@ async def isolated(work: Awaitable[T], report: MaintenanceReport, observer: Obse
         return None
 
 
-async def noted_time(state: SessionStates, key: str) -> datetime | None:
+async def noted_time(state: StateStore, key: str) -> datetime | None:
     """A time that maintenance, of any replica, has noted; None where there is none. Raises: UnavailableError."""
     value = (await state.get(OWN_SCOPE, [key])).get(key)
     with suppress(ValueError):
@@ -86,7 +86,7 @@ async def noted_time(state: SessionStates, key: str) -> datetime | None:
     return None
 
 
-async def note_time(state: SessionStates, key: str, at: datetime, *, ttl: timedelta) -> None:
+async def note_time(state: StateStore, key: str, at: datetime, *, ttl: timedelta) -> None:
     """Note a time. Raises: UnavailableError."""
     await state.put(OWN_SCOPE, key, at.isoformat().encode(), ttl=ttl)
 

@@ -14,7 +14,7 @@ from cachetools import TTLCache
 from semrouter_memory.codec.base import transcript_hash
 from semrouter_memory.config import RecallConfig
 from semrouter_memory.model import Message, OtherOwner, RecallOptions, RecallRequest, Role, Scope
-from semrouter_memory.ports import ConversationHistory
+from semrouter_memory.ports import TurnLog
 from semrouter_memory.recall.deadline import Deadline, StepTimer
 from semrouter_memory.recall.query import HISTORY_MESSAGES, is_vague
 
@@ -35,7 +35,7 @@ class StoredHistory:
         always: also for a query that is not vague, for a model that rewrites it.
     """
 
-    def __init__(self, turn_log: ConversationHistory, config: RecallConfig, *, always: bool = False) -> None:
+    def __init__(self, turn_log: TurnLog, config: RecallConfig, *, always: bool = False) -> None:
         self._turn_log = turn_log
         self._max_query_chars = config.max_query_chars
         self._always = always

@@ -28,7 +28,7 @@ from semrouter_memory.model import (
     Scope,
     StrategyName,
 )
-from semrouter_memory.ports import Clock, Deletions, Embedder, Observer, Tombstones
+from semrouter_memory.ports import Clock, Embedder, Observer, Tombstones, TurnLog
 from semrouter_memory.recall.block_size import BlockSize
 from semrouter_memory.recall.conversation import ToolLoopCache
 from semrouter_memory.recall.deadline import Deadline, StepTimer, discard, result_by
@@ -82,7 +82,7 @@ class Recaller:
         *,
         strategy: Strategy,
         embedder: Embedder,
-        turn_log: Deletions,
+        turn_log: TurnLog,
         observer: Observer,
         clock: Clock,
         config: RecallConfig,

@@ -13,7 +13,7 @@ from semrouter_memory.codec.base import strip_block
 from semrouter_memory.errors import TurnLogError
 from semrouter_memory.events import SecretsRedacted, TurnAppended, TurnDropped
 from semrouter_memory.model import Appended, AppendOutcome, Json, SessionKey, Turn
-from semrouter_memory.ports import Observer, TurnInbox
+from semrouter_memory.ports import Observer, TurnLog
 from semrouter_memory.retain.directives import asks_to_remember
 from semrouter_memory.retain.redact import Redaction, SecretKind, redact
 from semrouter_memory.retain.steering import pauses
@@ -51,7 +51,7 @@ class TurnIntake:
     """
 
     def __init__(
-        self, turn_log: TurnInbox, observer: Observer, *, max_chars: int, wake: Callable[[SessionKey], object]
+        self, turn_log: TurnLog, observer: Observer, *, max_chars: int, wake: Callable[[SessionKey], object]
     ) -> None:
         self._turn_log = turn_log
         self._observer = observer

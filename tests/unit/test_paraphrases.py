@@ -9,7 +9,7 @@ import pytest
 
 from semrouter_memory.lineage import Paraphrases, find_paraphrases
 from semrouter_memory.model import LoggedTurn, Memory, MemoryType, Scope, TurnState
-from semrouter_memory.ports import TurnRecords
+from semrouter_memory.ports import TurnLog
 
 NOW = datetime(2026, 3, 20, 12, tzinfo=UTC)
 ALICE = Scope("alice")
@@ -51,7 +51,7 @@ async def telling(content: str, *turns: LoggedTurn) -> Paraphrases:
         created_at=NOW,
         updated_at=NOW,
     )
-    return await find_paraphrases(cast(TurnRecords, Records(turns)), memory.scope, [memory])
+    return await find_paraphrases(cast(TurnLog, Records(turns)), memory.scope, [memory])
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ from semrouter_memory.model import (
     Vector,
     parse_filter,
 )
-from semrouter_memory.ports import ConversationHistory, MemoryIndex, MemoryReader
+from semrouter_memory.ports import MemoryIndex, MemoryReader, TurnLog
 from semrouter_memory.priority import RequestsFirst
 from semrouter_memory.recall.conversation import StoredHistory
 from semrouter_memory.recall.recaller import Recaller
@@ -152,7 +152,7 @@ class World:
         strategy: Strategy = SemanticSearch(source=source, embedder=self, config=settings)
         if mode:
             strategy = RewritingSearch(strategy, QueryRewriter(self, mode))
-        turn_log = cast("ConversationHistory", self)
+        turn_log = cast("TurnLog", self)
         return RequestPhase(
             recaller=Recaller(
                 strategy=strategy,
