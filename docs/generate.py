@@ -12,8 +12,9 @@ from typing import Any, Literal, get_args, get_origin
 import annotated_types
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
+from typer.main import get_command
 
-from semrouter_memory.cli import whole_command_line
+from semrouter_memory.cli import app
 from semrouter_memory.config import ENV_PREFIX, Config, ExternalModel
 from semrouter_memory.config.loading import reference_rows
 from semrouter_memory.exchange import states
@@ -106,7 +107,7 @@ def _bounds(field: FieldInfo) -> Iterator[str]:
 
 
 def _cli() -> str:
-    root = whole_command_line()
+    root: Any = get_command(app)
     parts = [str(root.help), *_index(root, "semrouter-memory"), *_commands(root, "semrouter-memory")]
     return _page("Command line", "semrouter_memory/cli", parts)
 

@@ -17,7 +17,7 @@ from urllib.parse import quote
 import orjson
 import typer
 
-from semrouter_memory.cli import with_groups
+from semrouter_memory.cli.groups import with_groups
 from semrouter_memory.cli.output import AsJson, print_json
 from semrouter_memory.errors import InvalidRequestError, MemoryServiceError, NotFoundError, Service, UnavailableError
 from semrouter_memory.model import Json

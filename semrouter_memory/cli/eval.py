@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from semrouter_memory.cli import with_groups
+from semrouter_memory.cli.groups import with_groups
 
 if TYPE_CHECKING:
     from semrouter_memory.evaluation.running import EvalOptions

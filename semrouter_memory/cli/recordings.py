@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 
-from semrouter_memory.cli import with_groups
 from semrouter_memory.cli.connection import TIMEOUT_SECONDS, ApiClient, OperatorConnection
+from semrouter_memory.cli.groups import with_groups
 from semrouter_memory.cli.output import err, shown
 from semrouter_memory.cli.output import out as printed
 from semrouter_memory.errors import InputFileError, InvalidRequestError

@@ -1,7 +1,11 @@
 """The generated references are current, and leave nothing out."""
 
+from typing import Any
+
+from typer.main import get_command
+
 from docs.generate import REFERENCE, pages
-from semrouter_memory.cli import whole_command_line
+from semrouter_memory.cli import app
 from semrouter_memory.config.loading import reference_markdown
 from semrouter_memory.exchange.states import TRANSITIONS
 
@@ -25,7 +29,8 @@ def test_every_setting_has_a_row_with_its_bounds() -> None:
 
 def test_every_command_has_its_options() -> None:
     page = pages()["cli.md"]
-    for name, command in whole_command_line().commands.items():
+    commands: Any = get_command(app)
+    for name, command in commands.commands.items():
         for title in [f"{name} {each}" for each in getattr(command, "commands", [])] or [name]:
             assert f"## `semrouter-memory {title}`\n" in page
     assert "| `--sweep`, `--no-sweep` |" in page
