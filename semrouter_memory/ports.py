@@ -3,7 +3,7 @@
 Adapters raise the families of `errors.py` only; foreign exceptions end inside them.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -166,6 +166,12 @@ class MemoryReader(Protocol):
 
     async def count(self, scope: Scope) -> int:
         """How many memories the owner has, in all projects, superseded and expired ones included; reads fresh."""
+
+    def scan(self) -> AsyncIterator[Sequence[Memory]]:
+        """Every memory of every owner, superseded and expired ones included, in batches and in no order.
+
+        It reads the whole collection.
+        """
 
 
 class MemoryWriter(Protocol):

@@ -24,7 +24,6 @@ from semrouter_memory.errors import ConfigurationError
 from semrouter_memory.events import PassagesTruncated, WorkFailed
 from semrouter_memory.learned import use_profile
 from semrouter_memory.llm.circuit import ModelCircuits
-from semrouter_memory.maintenance.sweep import MemoryScan
 from semrouter_memory.manage.backup import StoreFiles
 from semrouter_memory.model import Scope
 from semrouter_memory.ports import (
@@ -64,7 +63,7 @@ class SystemClock:
         return datetime.now(UTC)
 
 
-class Store(MemoryReader, MemoryWriter, RecordReader, MemoryScan, StoreFiles, Protocol):
+class Store(MemoryReader, MemoryWriter, RecordReader, StoreFiles, Protocol):
     """A store to read, to write and to copy."""
 
 

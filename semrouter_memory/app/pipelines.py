@@ -82,7 +82,7 @@ class Pipelines:
         merges = config.consolidate == "on"
         return MaintenanceScheduler(
             self.adapters,
-            sweeper=Sweeper(self.adapters, collection=self.adapters.store, deletion=self.deletion, config=config),
+            sweeper=Sweeper(self.adapters, deletion=self.deletion, config=config),
             consolidator=Consolidator(self.adapters, chat_model=extraction, config=config) if merges else None,
             journal=self.journal,
             deletion=self.deletion,

@@ -6,11 +6,11 @@ without the state store nothing is pruned, without the turn log nothing with a t
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from semrouter_memory.backends import Backends
 from semrouter_memory.config import AgeingConfig
@@ -114,23 +114,13 @@ class OwnerTally:
     insights: list[Memory] = field(default_factory=list)
 
 
-class MemoryScan(Protocol):
-    def scan(self) -> AsyncIterator[Sequence[Memory]]:
-        """Every memory of every owner, superseded and expired ones included, in batches and in no order.
-
-        It reads the whole collection. Raises `StoreUnavailableError`.
-        """
-
-
 class Sweeper:
     """Sweeps all owners, or enforces one owner's quota."""
 
-    def __init__(
-        self, backends: Backends, *, collection: MemoryScan, deletion: DeletionService, config: AgeingConfig
-    ) -> None:
+    def __init__(self, backends: Backends, *, deletion: DeletionService, config: AgeingConfig) -> None:
         self._reader, self._turn_log = backends.store, backends.turn_log
         self._state, self._clock, self._observer = backends.state, backends.clock, backends.observer
-        self._collection, self._deletion, self._config = collection, deletion, config
+        self._deletion, self._config = deletion, config
 
     async def sweep(self, report: MaintenanceReport) -> list[tuple[Scope, int]]:
         """Evict what is due; returns each owner with the number of active memories.
@@ -166,7 +156,7 @@ class Sweeper:
         tallies: dict[str, OwnerTally] = {}
         broken: dict[str, BaseException] = {}
         try:
-            async for batch in self._collection.scan():
+            async for batch in self._reader.scan():
                 for number, memory in enumerate(batch):
                     if number % _YIELD_EVERY == 0:
                         # Requests are answered in the same loop.

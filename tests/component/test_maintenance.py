@@ -148,7 +148,7 @@ class House:
         consolidator = Consolidator(self.backends, chat_model=model, config=config)
         return MaintenanceScheduler(
             self.backends,
-            sweeper=Sweeper(self.backends, collection=self.store, deletion=deletion, config=config),
+            sweeper=Sweeper(self.backends, deletion=deletion, config=config),
             consolidator=consolidator if config.consolidate == "on" else None,
             journal=self.journal,
             deletion=deletion,

@@ -51,7 +51,7 @@ async def test_a_sweep_deletes_from_milvus_what_it_judged_and_nothing_else(tmp_p
             clock=clock,
         )
         report = MaintenanceReport()
-        sweeper = Sweeper(backends, collection=store, deletion=DeletionService(backends), config=config)
+        sweeper = Sweeper(backends, deletion=DeletionService(backends), config=config)
         await sweeper.sweep(report)
         left = {memory.id async for batch in store.scan() for memory in batch}
     finally:
