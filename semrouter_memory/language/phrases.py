@@ -124,9 +124,13 @@ _NAME = re.compile(r"\{([a-z_]+)\}")
 
 @cache
 def entries(name: str, file: str = "word_lists") -> tuple[str, ...]:
-    """The words, phrases or patterns of a list, between two blanks or line ends."""
-    lines = lists(file, __package__)[name].splitlines()
-    return tuple(each.strip() for line in lines for each in line.split("  ") if each.strip())
+    """The words, phrases or patterns of a list."""
+    return separated(lists(file, __package__)[name])
+
+
+def separated(listed: str) -> tuple[str, ...]:
+    """What a list has between two blanks or line ends."""
+    return tuple(each.strip() for line in listed.splitlines() for each in line.split("  ") if each.strip())
 
 
 @cache
