@@ -226,7 +226,7 @@ async def _in_redis(
 def record_format() -> RecordFormat:
     """What makes the stored part of the owners' indexes. Its version changes with any of the code that takes part."""
     package = Path(semrouter_memory.__file__).parent
-    sources = [package / "store/index_record.py", *(package / "recall").glob("categor*.py")]
+    sources = [package / "store/index_record.py", *(package / "recall").glob("categor*")]
     for part in ("language", "model"):
         sources += (package / part).glob("*.*")
     digest = blake2b(f"{Stemmer.version()} {unicodedata.unidata_version}".encode(), digest_size=_VERSION_BYTES)
