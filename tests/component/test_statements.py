@@ -162,6 +162,24 @@ async def test_a_quote_that_says_more_stays_and_comes_after_the_new_value(alice:
     assert "Anna" in await alice.ask("what should I cook for Anna in Hawaii?")
 
 
+PARTS = [
+    ("commits follow conventional commits, and PRs go to @lena for review", "PRs go to @tomas for review now", "conventional"),
+    ("Our rent is 1,200 a month, the lease runs until March 2028", "Our rent is 1,350 a month now", "March 2028"),
+    ("Project Falcon ships on May 30, the lead is Ines", "Project Falcon ships on June 14 now", "Ines"),
+    ("我们下周三去杭州，住在西溪宾馆，一共四个人", "我们改成下周五去杭州", "西溪宾馆"),
+]  # fmt: skip
+
+
+async def test_what_a_sentence_tells_besides_the_old_value_stays(alice: Installation) -> None:
+    for number, (old, new, besides) in enumerate(PARTS):
+        alice.user = Scope(f"user-{number}")
+        await alice.say(old, session="a")
+        await alice.say(new, session="b")
+        (first, second) = await alice.memories()
+        assert besides in first.content
+        assert first.outdated_by == (second.id,)
+
+
 # -- said twice --------------------------------------------------------------------------------------------------------
 
 
