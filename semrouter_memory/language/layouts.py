@@ -58,6 +58,18 @@ def is_gap(line: str) -> bool:
     return GAP in line and not line.replace(GAP, "").strip(" \t.,;:()*-")
 
 
+def is_item(line: str) -> bool:
+    """Whether it begins as an item of a list does."""
+    return bool(_BULLET.match(line))
+
+
+def in_line(text: str) -> str:
+    """A list with the line that introduces it, as it would be written in one line."""
+    lead, *items = text.strip().splitlines() or [""]
+    told = [line[found.end() - 1 :].strip(" ,;") for line in items if (found := _BULLET.match(line))]
+    return f"{lead} {', '.join(told)}" if told else text
+
+
 def gap(line: str) -> str:
     return GAP * len(line)
 

@@ -12,10 +12,11 @@ from functools import lru_cache
 from itertools import groupby
 from types import MappingProxyType
 
+from semrouter_memory.language.layouts import in_line, is_item
 from semrouter_memory.language.own_text import LEFT_OUT
 from semrouter_memory.language.phrases import begins, phrases
 from semrouter_memory.language.scripts import CJK
-from semrouter_memory.language.sentences import QUESTION_MARKS, sentences
+from semrouter_memory.language.sentences import QUESTION_MARKS, orders, sentences
 from semrouter_memory.language.words import tokens
 from semrouter_memory.model import Candidate, Fact, LoggedTurn, MemoryType, Vector
 from semrouter_memory.retain import content_policy, directives, statements
@@ -152,11 +153,28 @@ def _read(own: str, asked: str) -> tuple[Sequence[str], Sequence[bool], Sequence
 
     These are what the user asks to have remembered, and lessons for the next time.
     """
-    pieces = [piece for whole in sentences(own) for piece in _readable(whole)]
+    pieces = [piece for whole in _with_lists(sentences(own)) for piece in _readable(whole)]
     wished = [
         wish or directives.is_lesson(piece) for wish, piece in zip(directives.wished(pieces), pieces, strict=True)
     ]
-    return pieces, wished, judge(in_message(pieces, own, asked))
+    return pieces, wished, judge(in_message([*map(in_line, pieces)], own, asked))
+
+
+def _with_lists(pieces: Sequence[str]) -> Iterator[str]:
+    """The sentences; a line that introduces a list with its items, which tell nothing alone: "My tools:", "- Procreate"."""
+    lead = ""
+    for piece in pieces:
+        if lead and is_item(piece):
+            lead += piece
+            continue
+        if lead:
+            yield lead
+        introduces = piece.rstrip().endswith((":", "：")) and not (orders(piece) or any(directives.wished([piece])))
+        lead = piece if introduces else ""
+        if not introduces:
+            yield piece
+    if lead:
+        yield lead
 
 
 def _is_hollow(piece: str) -> bool:

@@ -141,6 +141,23 @@ def test_a_sentence_without_an_end_is_cut_into_quotes_that_lose_no_word(make_tur
     assert [part for part in said.split() if part not in " ".join(found).split()] == []
 
 
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ("My tools:\n- Procreate\n- Blender", "My tools: - Procreate - Blender"),
+        ("Countries I've lived in:\n\n1. Malta\n2. Laos\n\nWhere next?", "Countries I've lived in: 1. Malta 2. Laos"),
+        ("My medication:\n- metformin 500\n- vitamin D", "My medication: - metformin 500 - vitamin D"),
+        ("Plan a trip for me:\n- I live in Graz and use a wheelchair", "- I live in Graz and use a wheelchair"),
+    ],
+)
+def test_a_list_is_read_with_the_line_that_introduces_it(make_turn: MakeTurn, message: str, told: str) -> None:
+    assert contents(make_turn, message) == [told]
+
+
+def test_a_list_of_what_is_wanted_is_not_kept(make_turn: MakeTurn) -> None:
+    assert contents(make_turn, "Write a function that:\n- parses JSON\n- retries") == []
+
+
 def test_said_twice_in_a_turn_it_is_one_quote(make_turn: MakeTurn) -> None:
     assert contents(make_turn, "I live in Bonn.\n\n" * 2) == ["I live in Bonn. I live in Bonn."]
     long = "remember that " + ", ".join(f"my friend number {number} lives in Bonn" for number in range(9)) + ".\n"
