@@ -122,7 +122,7 @@ def _markdown(data: bytes) -> ReadDocument:
     lines = text.split("\n")
     tokens = MarkdownIt("commonmark").enable("table").parse(text)
     blocks: list[Block] = []
-    for token, after in zip(tokens, [*tokens[1:], None], strict=True):
+    for token, after in zip(tokens, [*tokens, None][1:], strict=True):
         if token.level or token.map is None or token.type == "hr":
             continue
         if token.type == "heading_open" and after is not None:

@@ -179,6 +179,8 @@ def test_a_docx_has_headings_and_tables() -> None:
         (b"a\x00b", "Markdown", "holds NUL bytes"),
         (b" \n\n", "text", "holds no text"),
         (b"# Only a heading", "Markdown", "holds no text"),
+        (b"", "Markdown", "holds no text"),
+        (b"---\ntitle: Only a front matter\n---\n", "Markdown", "holds no text"),
         (b"<html></html>", "HTML", "holds no text"),
         (b"", "HTML", "open it and save it again"),
         (b"%PDF-1.7 broken", "PDF", "open it and save it again"),
