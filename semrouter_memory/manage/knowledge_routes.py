@@ -4,12 +4,13 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Path, Query, Request
-from pydantic import AliasPath, AwareDatetime, BeforeValidator, Field
+from pydantic import AliasPath, BeforeValidator, Field
 
 from semrouter_memory.errors import InvalidRequestError, NotFoundError
 from semrouter_memory.knowledge.documents import Document
 from semrouter_memory.knowledge.service import AddOutcome, Upload
 from semrouter_memory.manage.access import NOT_FOUND, TOO_LARGE, Api, OwnerAccess, api_router, raw_body
+from semrouter_memory.manage.parameters import UtcTime
 from semrouter_memory.manage.schemas import MAX_PAGE, ApiAnswer
 
 PATH = "/v1/knowledge"
@@ -111,7 +112,7 @@ async def add_document(
         str, Query(max_length=_MAX_SOURCE_CHARS, description="Without it the document's own, else its file's name.")
     ] = "",
     tag: Annotated[list[Tag] | None, Query(max_length=_MAX_TAGS, description="May be repeated.")] = None,
-    published_at: Annotated[AwareDatetime | None, Query(description="When it was last changed.")] = None,
+    published_at: Annotated[UtcTime | None, Query(description="When it was last changed.")] = None,
 ) -> AddedDocument:
     """Read, split and store a document; the body is its bytes.
 

@@ -182,6 +182,26 @@ async def test_a_page_is_fetched_by_the_command(run: Run, site: str) -> None:
     await run("remove", str(document["id"]))
 
 
+@pytest.mark.parametrize(
+    ("time", "shown"),
+    [
+        ("0001-01-01T00:00:00+14:00", None),
+        ("0001-01-01T00:00:00Z", "0001-01-01T00:00:00Z"),
+        ("2026-01-01T02:00:00+02:00", "2026-01-01T00:00:00Z"),
+    ],
+)
+async def test_a_document_of_any_time_is_listed_or_refused(house: House, time: str, shown: str | None) -> None:
+    """One that no clock in UTC shows would keep every document of its owner from being listed and searched."""
+    async with house.http(token=TOKEN) as client:
+        at = {"owner": "org:acme", "source": "old.txt", "published_at": time}
+        added = (await client.post("/v1/knowledge", params=at, content="Lunch is at noon.")).json()
+        assert added.get("error", {}).get("param") == (None if shown else "published_at")
+        listed = (await client.get("/v1/knowledge", params={"owner": "org:acme"})).json()["data"]
+        assert [each["published_at"] for each in listed] == ([shown] if shown else [])
+        if shown:
+            await client.delete(f"/v1/knowledge/{added['id']}", params={"owner": "org:acme"})
+
+
 async def test_the_collection_is_not_listed_among_those_of_memories(house: House) -> None:
     assert set(await house.store.collections.embeddings()) == {"agentic_memory"}
 
