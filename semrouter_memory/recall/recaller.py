@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache
 from itertools import chain
 from types import MappingProxyType
 
@@ -29,18 +29,19 @@ from semrouter_memory.model import (
     StrategyName,
 )
 from semrouter_memory.ports import Clock, Embedder, Observer, Tombstones, TurnLog
-from semrouter_memory.recall.block_size import BlockSize
 from semrouter_memory.recall.conversation import ToolLoopCache
 from semrouter_memory.recall.deadline import Deadline, StepTimer, discard, result_by
 from semrouter_memory.recall.documents import DocumentSearch
 from semrouter_memory.recall.explanation import Explanation, Judge, Verdict, unrecorded
 from semrouter_memory.recall.query import Query, decide
-from semrouter_memory.recall.render import render
+from semrouter_memory.recall.render import frame, line, render
 from semrouter_memory.recall.selection import Budget, OthersHits, choose
 from semrouter_memory.recall.strategy import SearchResult, Strategy, best_first, pinned_tokens
 
 # So many of the best are named in the result, whether they were injected or not.
 _RANKING = 20
+# An active user's memories come again and again, and tokenising five of them costs as much as ranking all.
+_COUNTED_TEXTS = 4_096
 _OUTAGES = {Service.EMBEDDING: Reason.EMBEDDING_FAILED, Service.STORE: Reason.STORE_UNAVAILABLE}
 
 VisibleTexts = Callable[[], Awaitable[Sequence[str]]]
@@ -99,7 +100,7 @@ class Recaller:
         self._config = config
         self._documents = documents
         self._earlier = ToolLoopCache[RecallDecision]()
-        self._size = BlockSize(embedder.count_tokens)
+        self._count_tokens = lru_cache(_COUNTED_TEXTS)(embedder.count_tokens)
         self.prepare = strategy.prepare
 
     async def recall(
@@ -121,13 +122,12 @@ class Recaller:
                     decision = await self._decided(request, deadline, timer, visible)
                 self._earlier.put(request, replace(decision, ranking=()))
                 with timer.measure("render"):
-                    style = self._style(request.options)
-                    text = render(decision.hits, style)
+                    text = render(decision.hits, self._style(request.options))
                 return RecallResult(
                     reason=decision.reason,
                     text=text,
                     hits=decision.hits,
-                    tokens=self._size.of_block(decision.hits, style),
+                    tokens=self._size(decision.hits, request.options),
                     ranking=decision.ranking,
                     without_history=not request.history,
                 )
@@ -275,13 +275,12 @@ class Recaller:
             return ()
         for owner in self._document_owners(request):
             found = await self._not_deleted(owner, found, explanation)
-        style = self._style(request.options)
         return choose(
             found,
             replace(request.options, limit=self._documents.limit, types=None),
             visible=await visible() if visible is not None else request.visible,
             cost=self._cost(request.options),
-            budget=Budget(tokens=self._documents.token_budget - self._size.of_frame(style, of_documents=True)),
+            budget=Budget(tokens=self._documents.token_budget - self._frame(request.options, of_documents=True)),
             judge=unrecorded if explanation is None else explanation.judge,
         )
 
@@ -311,11 +310,21 @@ class Recaller:
         return options.render or self._config.render
 
     def _cost(self, options: RecallOptions) -> Callable[[Hit], int]:
-        return partial(self._size.of_line, style=self._style(options))
+        style = self._style(options)
+        return lambda hit: self._count_tokens(line(hit, style))
+
+    def _frame(self, options: RecallOptions, *, of_documents: bool = False) -> int:
+        return self._count_tokens(frame(self._style(options), of_documents=of_documents))
+
+    def _size(self, hits: Sequence[Hit], options: RecallOptions) -> int:
+        """The size of the block of these hits, in the embedding model's tokens."""
+        parts = {hit.memory.form == "passage" for hit in hits}
+        frames = sum(self._frame(options, of_documents=of_documents) for of_documents in parts)
+        return frames + sum(map(self._cost(options), hits))
 
     def _budget(self, options: RecallOptions) -> Budget:
-        frame = self._size.of_frame(self._style(options))
-        return Budget(tokens=self._config.token_budget - frame, pinned_tokens=pinned_tokens(options, self._config))
+        tokens = self._config.token_budget - self._frame(options)
+        return Budget(tokens=tokens, pinned_tokens=pinned_tokens(options, self._config))
 
 
 def _existing(
