@@ -53,40 +53,25 @@ class Config(BaseSettings):
     recording: RecordingConfig = RecordingConfig()
 
     @model_validator(mode="after")
-    def _one_model_per_role(self) -> "Config":
+    def _models_fit_settings(self) -> "Config":
+        recall, retain, maintenance = self.memory.recall, self.memory.retain, self.memory.maintenance
         roles = [model.model_role for model in self.external_models]
         for role in roles:
             if roles.count(role) > 1:
                 raise ValueError(f"external_models: two models have the role {role}; keep one")
-        return self
-
-    @model_validator(mode="after")
-    def _required_models_are_configured(self) -> "Config":
-        recall = self.memory.recall
         asking = [f"keyword_extraction: {recall.keyword_extraction}"] if recall.keyword_extraction == "llm" else []
         asking += [f"rewrite: {recall.rewrite}"] if recall.rewrite in ("always", "hyde") else []
-        if asking and all(model.model_role != "memory_rewrite" for model in self.external_models):
+        if asking and "memory_rewrite" not in roles:
             raise ValueError(
                 f"memory.recall.{asking[0]} asks a model with the role memory_rewrite, and external_models has none;"
                 " add one, or leave the setting out"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _insights_have_a_model(self) -> "Config":
-        roles = {model.model_role for model in self.external_models}
-        if self.memory.maintenance.reflect == "on" and roles.isdisjoint({"memory_reflect", "memory_extraction"}):
+        if maintenance.reflect == "on" and "memory_reflect" not in roles and "memory_extraction" not in roles:
             raise ValueError(
                 "memory.maintenance.reflect asks a model with the role memory_reflect, else memory_extraction, and"
                 " external_models has neither; add one, or leave the setting out"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _an_unavailable_model_costs_no_turn(self) -> "Config":
-        retain = self.memory.retain
-        asked = any(model.model_role == "memory_extraction" for model in self.external_models)
-        if asked and retain.breaker_failures >= retain.max_attempts:
+        if "memory_extraction" in roles and retain.breaker_failures >= retain.max_attempts:
             raise ValueError(
                 f"memory.retain.breaker_failures is {retain.breaker_failures} but memory.retain.max_attempts is"
                 f" {retain.max_attempts}: turns would become dead letters before the circuit to an unavailable model opens; set the"
