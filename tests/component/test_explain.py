@@ -3,7 +3,6 @@
 import json
 from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
-from functools import reduce
 from typing import Any
 
 import httpx
@@ -227,9 +226,7 @@ async def test_what_recall_cannot_be_asked_is_refused(known: Recalling, fields: 
     assert answer["error"]["param"] == param
 
 
-@pytest.mark.parametrize(
-    "odd", ["\ud800", 10**30, {"\udfff": [1e300, "用户"]}, reduce(lambda deep, _: [deep], range(500), "x")]
-)
+@pytest.mark.parametrize("odd", ["\ud800", 10**30, {"\udfff": [1e300, "用户"]}, json.loads("[" * 500 + "]" * 500)])
 async def test_messages_may_hold_what_a_request_may(known: Recalling, odd: object) -> None:
     """JSON allows it, so clients send it."""
     messages = [{"role": "user", "content": "We plan Hawaii", "odd": odd}, {"role": "assistant", "content": "Nice!"}]

@@ -32,7 +32,13 @@ async def test_a_stored_memory_is_said_now_in_the_scopes_project(house: House) -
 async def test_what_may_not_be_stored_is_not_stored(house: House) -> None:
     """A caller's metadata may have any name, also one that the service uses for something else."""
     secret = "my password is hunter2"
-    metadata = ({"turn_ids": []}, {"a": secret}, {"session": secret}, {"category": secret}, {"within_session": secret})
+    metadata: tuple[dict[str, Any], ...] = (
+        {"turn_ids": []},
+        {"a": secret},
+        {"session": secret},
+        {"category": secret},
+        {"within_session": secret},
+    )
     named = (StoreRequest(content="x", category=secret), StoreRequest(content="x", within_session=secret))
     for new in (StoreRequest(content=secret), *named, *(StoreRequest(content="x", metadata=each) for each in metadata)):
         with pytest.raises(InvalidRequestError):
