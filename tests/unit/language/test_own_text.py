@@ -102,6 +102,7 @@ OWN_LINES = [
     "Hello Gemini,\n\nI just moved to Rotterdam from Madrid.",
     "Kids:\n- Leo: eggs, size 128\n- Nina: cashews, size 116",
     "Mum: 74, lives in Graz\nDad: 78, heart condition",
+    "Husband: allergic to nuts\nMe: vegan\nKids: no spice",
     "Client: Orfeu Negro\nDeadline: May 9\nFee: 1,200",
     "city: Oslo\njob: vet\nage: 41",
     "My team:\n1. Priya: backend\n2. Tomas: iOS\nI lead it.",
