@@ -120,11 +120,13 @@ def load(path: Path | None = None) -> Config:
         ConfigurationError: the file is missing, is not YAML, or has a key or value that does not fit; the message
             names its path and what to do.
     """
-    values = _read(path) if path is not None else {}
-    _refuse_secrets(values, "")
-    _refuse_unknown_environment()
     try:
+        values = _read(path) if path is not None else {}
+        _refuse_secrets(values, "")
+        _refuse_unknown_environment()
         return Config(**values)
+    except RecursionError:
+        raise ConfigurationError(f"{path} has a part that holds itself, or is nested too deeply") from None
     except ValidationError as error:
         raise ConfigurationError(_explain(error, path)) from None
     except SettingsError:

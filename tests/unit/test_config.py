@@ -153,6 +153,12 @@ def test_a_number_that_no_part_can_compute_with_is_refused(
             load()
 
 
+@pytest.mark.parametrize("endless", ["memory: &m {milvus: *m}", f"memory: {'[' * 2_000}{']' * 2_000}"])
+def test_a_file_without_an_end_is_refused(write: Writer, endless: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"config\.yaml has a part that holds itself, or is nested too deeply"):
+        load(write(endless))
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"cannot read the configuration .*nothing\.yaml: No such file"):
         load(tmp_path / "nothing.yaml")
