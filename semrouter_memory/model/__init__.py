@@ -55,7 +55,6 @@ from semrouter_memory.model.memories import (
 from semrouter_memory.model.requests import (
     Compression,
     CompressionReason,
-    Decision,
     OtherOwner,
     PastTurn,
     Position,

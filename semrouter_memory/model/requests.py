@@ -206,9 +206,8 @@ class RecallRequest:
 
 
 class Reason(StrEnum):
-    """Why memory was searched or not, used or not. Also the metric's label."""
+    """Why memory was not searched, used or not. Also the metric's label."""
 
-    SEARCH = "search"
     FACT = "fact_query"
     TOOL = "tool_query"
     GREETING = "greeting"
@@ -295,12 +294,6 @@ class Steered:
 
     outcome: Steering
     forgotten: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    search: bool
-    reason: Reason
 
 
 class StepRun(NamedTuple):

@@ -15,7 +15,7 @@ from functools import cached_property
 from semrouter_memory.language.scripts import CJK, simplified
 from semrouter_memory.language.third_person import is_personal
 from semrouter_memory.language.words import content_words
-from semrouter_memory.model import Decision, Message, Reason, Role, Signals
+from semrouter_memory.model import Message, Reason, Role, Signals
 
 HISTORY_MESSAGES = 3
 _MAX_SHORT_CHARS = 20
@@ -167,24 +167,22 @@ def _one_line(text: str, max_chars: int | None) -> str:
     return " ".join(text[:max_chars].split())
 
 
-def decide(query: Query, signals: Signals, *, any_message: bool = False) -> Decision:
-    """Whether to search, and why not.
+def decide(query: Query, signals: Signals, *, any_message: bool = False) -> Reason | None:
+    """Why not to search; None: search.
 
     Args:
         signals: what upstream classifiers said of the request.
         any_message: search for a greeting and for an empty message, too.
     """
     if signals.is_fact and not query.is_personal:
-        return Decision(search=False, reason=Reason.FACT)
+        return Reason.FACT
     if signals.requires_tool:
-        return Decision(search=False, reason=Reason.TOOL)
+        return Reason.TOOL
     if any_message:
-        return Decision(search=True, reason=Reason.SEARCH)
+        return None
     if not query.text.strip():
-        return Decision(search=False, reason=Reason.NO_QUERY)
-    if is_greeting(query.text):
-        return Decision(search=False, reason=Reason.GREETING)
-    return Decision(search=True, reason=Reason.SEARCH)
+        return Reason.NO_QUERY
+    return Reason.GREETING if is_greeting(query.text) else None
 
 
 def is_greeting(query: str) -> bool:

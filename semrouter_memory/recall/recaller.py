@@ -49,19 +49,6 @@ VisibleTexts = Callable[[], Awaitable[Sequence[str]]]
 
 
 @dataclass(frozen=True, slots=True)
-class RecallDecision:
-    """How a turn's recall ended: the hits to render, or why there are none."""
-
-    reason: Reason
-    hits: tuple[Hit, ...] = ()
-    ranking: tuple[Hit, ...] = ()
-
-    def with_passages(self, passages: tuple[Hit, ...]) -> "RecallDecision":
-        """With passages of documents after the memories."""
-        return replace(self, reason=Reason.INJECTED, hits=self.hits + passages) if passages else self
-
-
-@dataclass(frozen=True, slots=True)
 class StrategyPair:
     """A strategy for the user's memories, and the same for other owners', which asks no model once more."""
 
@@ -99,7 +86,7 @@ class Recaller:
         self._clock = clock
         self._config = config
         self._documents = documents
-        self._earlier = ToolLoopCache[RecallDecision]()
+        self._earlier = ToolLoopCache[RecallResult]()
         self._count_tokens = lru_cache(_COUNTED_TEXTS)(embedder.count_tokens)
         self.prepare = strategy.prepare
 
@@ -117,20 +104,14 @@ class Recaller:
             async with deadline:
                 earlier = self._earlier.get(request)
                 if earlier is not None:
-                    decision = await self._repeated(earlier, request.scope)
+                    result = await self._repeated(earlier, request.scope)
                 else:
-                    decision = await self._decided(request, deadline, timer, visible)
-                self._earlier.put(request, replace(decision, ranking=()))
+                    result = await self._decided(request, deadline, timer, visible)
+                self._earlier.put(request, replace(result, ranking=()))
                 with timer.measure("render"):
-                    text = render(decision.hits, self._style(request.options))
-                return RecallResult(
-                    reason=decision.reason,
-                    text=text,
-                    hits=decision.hits,
-                    tokens=self._size(decision.hits, request.options),
-                    ranking=decision.ranking,
-                    without_history=not request.history,
-                )
+                    text = render(result.hits, self._style(request.options))
+                tokens = self._size(result.hits, request.options)
+                return replace(result, text=text, tokens=tokens, without_history=not request.history)
         except TimeoutError:
             if timer.explanation is not None:
                 timer.explanation.timed_out()
@@ -155,19 +136,19 @@ class Recaller:
 
     async def _decided(
         self, request: RecallRequest, deadline: Deadline, timer: StepTimer, visible: VisibleTexts | None
-    ) -> RecallDecision:
+    ) -> RecallResult:
         if request.options.unreadable:
-            return RecallDecision(Reason.UNREADABLE_SETTING)
+            return RecallResult(reason=Reason.UNREADABLE_SETTING)
         if request.options.limit <= 0:
-            return RecallDecision(Reason.DISABLED)
+            return RecallResult(reason=Reason.DISABLED)
         most = self._config.max_query_chars
         query = Query(text=request.query[:most], history=request.history, now=self._clock.now(), max_chars=most)
         if timer.explanation is not None:
             timer.explanation.query = query
         with timer.measure("decide"):
-            decision = decide(query, request.signals, any_message=self._strategies(request).own.any_message)
-        if not decision.search:
-            return RecallDecision(decision.reason)
+            why_not = decide(query, request.signals, any_message=self._strategies(request).own.any_message)
+        if why_not is not None:
+            return RecallResult(reason=why_not)
         documents = self._documents_of(query, request)
         try:
             chosen = await self._searched(query, request, deadline, timer, visible)
@@ -175,7 +156,7 @@ class Recaller:
                 return chosen
             with timer.measure("documents"):
                 passages = await self._passages(documents, request, visible, deadline, timer.explanation)
-            return chosen.with_passages(passages)
+            return replace(chosen, reason=Reason.INJECTED, hits=chosen.hits + passages) if passages else chosen
         finally:
             if documents is not None:
                 discard(documents)
@@ -187,8 +168,8 @@ class Recaller:
         deadline: Deadline,
         timer: StepTimer,
         visible: VisibleTexts | None,
-    ) -> RecallDecision:
-        """The decision about memories."""
+    ) -> RecallResult:
+        """What is chosen of the memories."""
         if request.others:
             result, others = await self._search_all(query, request, deadline, timer)
         else:
@@ -197,7 +178,7 @@ class Recaller:
         explanation = timer.explanation
         tombstones = await self._turn_log.tombstones(request.scope)
         if tombstones.paused_since is not None:
-            return RecallDecision(Reason.PAUSED)
+            return RecallResult(reason=Reason.PAUSED)
         hits = _existing(request.scope, tombstones, result.hits, explanation)
         texts = await visible() if visible is not None else request.visible
         options, limit = request.options, self._strategies(request).own.limit
@@ -217,7 +198,7 @@ class Recaller:
             )
         ranking = best_first((*hits, *(hit for other in others for hit in other.hits))) if others else hits
         reason = Reason.INJECTED if chosen else _why_nothing(result, hits, verdicts.given)
-        return RecallDecision(reason, chosen, tuple(ranking[:_RANKING]))
+        return RecallResult(reason=reason, hits=chosen, ranking=tuple(ranking[:_RANKING]))
 
     async def _search_all(
         self, query: Query, request: RecallRequest, deadline: Deadline, timer: StepTimer
@@ -284,17 +265,17 @@ class Recaller:
             judge=unrecorded if explanation is None else explanation.judge,
         )
 
-    async def _repeated(self, earlier: RecallDecision, scope: Scope) -> RecallDecision:
-        """The decision of the turn's earlier step, without what was deleted since: the block stays the same in a loop."""
+    async def _repeated(self, earlier: RecallResult, scope: Scope) -> RecallResult:
+        """The result of the turn's earlier step, without what was deleted since: the block stays the same in a loop."""
         if not earlier.hits:
             return earlier
         tombstones = await self._turn_log.tombstones(scope)
         if tombstones.paused_since is not None:
-            return RecallDecision(Reason.PAUSED)
+            return RecallResult(reason=Reason.PAUSED)
         hits = tuple(_existing(scope, tombstones, earlier.hits))
         for other in {hit.memory.scope.in_project("") for hit in hits if hit.memory.scope.owner != scope.owner}:
             hits = tuple(await self._not_deleted(other, hits))
-        return RecallDecision(Reason.INJECTED if hits else Reason.NO_MEMORIES, hits)
+        return RecallResult(reason=Reason.INJECTED if hits else Reason.NO_MEMORIES, hits=hits)
 
     async def _not_deleted(
         self, scope: Scope, hits: Sequence[Hit], explanation: Explanation | None = None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from semrouter_memory.model import Decision, Reason, Signals
+from semrouter_memory.model import Reason, Signals
 from semrouter_memory.recall import query as queries
 from semrouter_memory.recall.query import Query
 from tests.memories import NOW
@@ -13,7 +13,7 @@ BOTH = Signals(is_fact=True, requires_tool=True)
 NONE = Signals()
 
 
-def decide(query: str, signals: Signals, *, any_message: bool = False) -> Decision:
+def decide(query: str, signals: Signals, *, any_message: bool = False) -> Reason | None:
     return queries.decide(Query(text=query, now=NOW, max_chars=4_000), signals, any_message=any_message)
 
 
@@ -21,9 +21,9 @@ def decide(query: str, signals: Signals, *, any_message: bool = False) -> Decisi
     ("query", "signals", "reason"),
     [
         ("What is the capital of France?", FACT, Reason.FACT),
-        ("What is the capital of France?", NONE, Reason.SEARCH),
-        ("What's my budget?", FACT, Reason.SEARCH),
-        ("我的预算是多少？", FACT, Reason.SEARCH),
+        ("What is the capital of France?", NONE, None),
+        ("What's my budget?", FACT, None),
+        ("我的预算是多少？", FACT, None),
         ("我国的首都是哪里？", FACT, Reason.FACT),
         ("Who won World War I?", FACT, Reason.FACT),
         ("Which is the largest of the US states?", FACT, Reason.FACT),
@@ -37,11 +37,8 @@ def decide(query: str, signals: Signals, *, any_message: bool = False) -> Decisi
         ("", FACT, Reason.FACT),
     ],
 )
-def test_the_first_reason_that_applies_is_given(query: str, signals: Signals, reason: Reason) -> None:
-    decision = decide(query, signals)
-
-    assert decision.reason is reason
-    assert decision.search is (reason is Reason.SEARCH)
+def test_the_first_reason_that_applies_is_given(query: str, signals: Signals, reason: Reason | None) -> None:
+    assert decide(query, signals) is reason
 
 
 @pytest.mark.parametrize(
@@ -88,7 +85,7 @@ def test_the_first_reason_that_applies_is_given(query: str, signals: Signals, re
     ],
 )
 def test_a_pure_greeting_is_not_searched_for(query: str) -> None:
-    assert decide(query, NONE).reason is Reason.GREETING
+    assert decide(query, NONE) is Reason.GREETING
 
 
 @pytest.mark.parametrize(
@@ -108,10 +105,10 @@ def test_a_pure_greeting_is_not_searched_for(query: str) -> None:
     ],
 )
 def test_a_greeting_with_anything_else_or_a_long_one_is_searched_for(query: str) -> None:
-    assert decide(query, NONE).search
+    assert decide(query, NONE) is None
 
 
 @pytest.mark.parametrize("query", ["", " \n", "Hi!", "my budget"])
 def test_a_strategy_that_needs_no_query_searches_for_an_empty_one(query: str) -> None:
-    assert decide(query, NONE, any_message=True).reason is Reason.SEARCH
-    assert decide(query, TOOL, any_message=True).reason is Reason.TOOL
+    assert decide(query, NONE, any_message=True) is None
+    assert decide(query, TOOL, any_message=True) is Reason.TOOL
