@@ -6,13 +6,14 @@ import os
 import signal
 import sqlite3
 import sys
+import time
 import traceback
 from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from pymilvus import AsyncMilvusClient, DataType, MilvusClient
+from pymilvus import AsyncMilvusClient, DataType, MilvusClient, MilvusException
 
 from semrouter_memory.config import MilvusConfig
 from semrouter_memory.errors import ConfigurationError, StoreUnavailableError
@@ -135,6 +136,18 @@ async def test_a_collection_that_is_dropped_under_us_is_made_again(
     assert "7f3a" not in "".join(capfd.readouterr())
 
 
+def client_of(server: LiteServer) -> MilvusClient:
+    """Of the server's process, which on a busy machine does not listen yet when it is started."""
+    uri, deadline = server.start(), time.monotonic() + 30
+    while True:
+        try:
+            return MilvusClient(uri)
+        except MilvusException:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+
+
 def _make_without_words(file: Path, *rows: Memory) -> None:
     """A collection as a server without words gets it, in every detail, with these memories in it."""
     text = {"datatype": DataType.VARCHAR, "max_length": 65_535}
@@ -152,7 +165,7 @@ def _make_without_words(file: Path, *rows: Memory) -> None:
     index = MilvusClient.prepare_index_params()
     index.add_index("embedding", index_type="FLAT", metric_type="COSINE", params={})
     server = LiteServer(file)
-    client = MilvusClient(server.start())
+    client = client_of(server)
     client.create_collection("collection", schema=description, consistency_level="Bounded")
     client.create_index("collection", index)
     client.insert("collection", [row_from(one.scope, embedded(one), dimension=DIMENSION) for one in rows])
@@ -236,7 +249,7 @@ async def test_a_collection_that_was_left_half_made_is_completed(tmp_path: Path)
         )
     for dropped in (["lexical"], ["embedding"], ["lexical", "embedding"]):
         server = LiteServer(tmp_path / "milvus.db")
-        client = MilvusClient(await asyncio.to_thread(server.start))
+        client = await asyncio.to_thread(client_of, server)
         client.release_collection("collection")
         for name in dropped:
             client.drop_index("collection", name)
