@@ -91,7 +91,7 @@ class Config(BaseSettings):
         return env_settings, init_settings
 
 
-class _Loader(yaml.SafeLoader):
+class _SettingsLoader(yaml.SafeLoader):
     """Keys are text, whatever YAML makes of `on`, and none stands twice: the first value would be lost without a word."""
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
@@ -135,7 +135,7 @@ def load(path: Path | None = None) -> Config:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        content = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506 - a safe one
+        content = yaml.load(path.read_text(encoding="utf-8"), _SettingsLoader)  # noqa: S506 - a safe one
     except OSError as error:
         raise ConfigurationError(f"cannot read the configuration {path}: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:

@@ -151,7 +151,7 @@ def _chats(lines: Sequence[str]) -> Iterator[int]:
     names = list(labels.values())
     told = all(_is_told(lines[number], label.end() - 1) for number, label in found.items())
     if told and len(names) == len({*names}) > 1 and {*map(str.lower, names)}.isdisjoint(("you", "你", "我")):
-        return  # A list: each name stands once, and nobody speaks.
+        return  # A list: each name stands once, and no person speaks.
     speakers = [
         number for number, name in labels.items() if not _is_own(name) and (_is_name(name) or names.count(name) > 1)
     ]

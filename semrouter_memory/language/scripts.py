@@ -57,12 +57,12 @@ def _is_mark(char: str) -> bool:
 
 
 def _with_few_marks(run: re.Match[str]) -> str:
-    kept, marks = list[str](), 0
+    few, marks = list[str](), 0
     for char in run.group():
         marks = marks + 1 if _is_mark(char) else 0
         if marks <= _MOST_MARKS:
-            kept.append(char)
-    return "".join(kept)
+            few.append(char)
+    return "".join(few)
 
 
 def simplified(text: str) -> str:
