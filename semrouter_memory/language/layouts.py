@@ -63,7 +63,7 @@ def is_item(line: str) -> bool:
     return bool(_BULLET.match(line))
 
 
-def in_line(text: str) -> str:
+def list_in_line(text: str) -> str:
     """A list with the line that introduces it, as it would be written in one line."""
     lead, *items = text.strip().splitlines() or [""]
     told = [line[found.end() - 1 :].strip(" ,;") for line in items if (found := _BULLET.match(line))]

@@ -17,7 +17,7 @@ from semrouter_memory.backends import Backends
 from semrouter_memory.errors import TOO_MANY_LINES, InvalidRequestError, Service, UnavailableError
 from semrouter_memory.manage import portable
 from semrouter_memory.manage.schemas import ApiAnswer
-from semrouter_memory.model import DERIVED_FROM, IMPORTED_AT, OUTDATED_BY, QUOTE, Json, Memory, Scope
+from semrouter_memory.model import IMPORTED_AT, PROVENANCE_IDS, QUOTE, Json, Memory, Scope
 from semrouter_memory.ports import OwnerHold, Tombstones
 from semrouter_memory.retain.passages import embedded
 
@@ -30,8 +30,8 @@ MAX_ERRORS = 100
 _MAX_RETURNS = 64
 """How often a memory may have been deleted and imported again."""
 
-_LINKS = ("contradicts", "consolidated_from", DERIVED_FROM, OUTDATED_BY)
-"""Metadata that lists ids of memories."""
+_LINKS = PROVENANCE_IDS - {"turn_ids", "replaces"}
+"""Metadata that lists ids of memories, and not of turns."""
 
 Written = Callable[[Scope], object]
 """Called with the scope of an owner whose memories changed."""

@@ -218,14 +218,11 @@ class _Known:
         pairs = _bigrams(lowered)
         if not told and not pairs:
             return 1.0 if next(_numbers(lowered), None) else 0.0
-        known = sum(self._knows(word) for word in told)
+        known = sum(self.knows(word) for word in told)
         return (known + sum(pair in self._han for pair in pairs)) / (len(told) + len(pairs))
 
-    def names(self, word: str) -> bool:
-        """Whether the word, or one that begins like it, is among them."""
-        return word in self._words or _bare(word)[:_STEM] in self._stems
-
-    def _knows(self, word: str) -> bool:
+    def knows(self, word: str) -> bool:
+        """Whether the word, one that begins like it, or its number is among them."""
         if word in self._words or (len(word) >= _STEM and word[:_STEM] in self._stems):
             return True
         return _SPELLED.get(word) in self._numbers or (
@@ -274,7 +271,7 @@ def _is_of_another(found: Sequence[str], content: str) -> bool:
     if subject in _OTHERS:
         return not capitalised(content)
     verb = "is" if shortened else "".join(found[1:2])
-    return verb in _THIRD_PERSON and subject not in _OPENING and not _Known(content.lower()).names(subject)
+    return verb in _THIRD_PERSON and subject not in _OPENING and not _Known(content.lower()).knows(_bare(subject))
 
 
 def _speaks_of_user(found: Sequence[str]) -> bool:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import groupby
 from types import MappingProxyType
 
-from semrouter_memory.language.layouts import in_line, is_item
+from semrouter_memory.language.layouts import is_item, list_in_line
 from semrouter_memory.language.own_text import LEFT_OUT
 from semrouter_memory.language.phrases import begins, phrases
 from semrouter_memory.language.scripts import CJK
@@ -157,7 +157,7 @@ def _read(own: str, asked: str) -> tuple[Sequence[str], Sequence[bool], Sequence
     wished = [
         wish or directives.is_lesson(piece) for wish, piece in zip(directives.wished(pieces), pieces, strict=True)
     ]
-    return pieces, wished, judge(in_message([*map(in_line, pieces)], own, asked))
+    return pieces, wished, judge(in_message([*map(list_in_line, pieces)], own, asked))
 
 
 def _with_lists(pieces: Sequence[str]) -> Iterator[str]:
