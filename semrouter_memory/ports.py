@@ -3,7 +3,7 @@
 Adapters raise the families of `errors.py` only; foreign exceptions end inside them.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -134,7 +134,7 @@ class MemoryReader(Protocol):
     async def search_index(
         self,
         criteria: Criteria,
-        vector: Callable[[], Awaitable[Vector]],
+        vector: Vector,
         *,
         limit: int,
         fresh: bool = False,
@@ -144,7 +144,6 @@ class MemoryReader(Protocol):
         """The index of what `search` finds, made of what is stored for it: a fifth of the work of making one of the hits.
 
         Args:
-            vector: waited for while the words are searched. What it raises is raised.
             pinned: also the pinned ones, up to `MAX_PINNED`, however far they are.
         """
 

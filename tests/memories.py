@@ -1,6 +1,6 @@
 """Memories and vectors for tests of what stores them; the same ones in every run."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -22,15 +22,6 @@ def vector(seed: int, *, dimension: int = DIMENSION) -> Vector:
     drawn = np.random.default_rng(seed).standard_normal(dimension).astype(np.float32)
     normalised: Vector = drawn / np.linalg.norm(drawn)
     return normalised
-
-
-def made(one: Vector) -> Callable[[], Awaitable[Vector]]:
-    """The vector of a query that is embedded already."""
-
-    async def known() -> Vector:
-        return one
-
-    return known
 
 
 def memory(

@@ -6,7 +6,7 @@ formula gives the relevance whether the memories come from the index or from the
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -80,16 +80,16 @@ class VectorSearch(ABC):
                     index = await self._source.index(request, deadline)
             with timer.measure("score"):
                 features = QueryFeatures.of(query)
-            if index is None:
-                pinned = self._gives_pinned(request)
-                searching = self._nearest(criteria, embedding, query, limit=limit, pinned=pinned)
-                index = await _searched(searching, embedding, timer)
-            with timer.measure("score"):
-                candidates = CandidateFeatures.of(index, index.positions(criteria), features)
+                candidates = None if index is None else CandidateFeatures.of(index, index.positions(criteria), features)
             with timer.measure("embed"):
                 vector, intent = await embedding
         finally:
             discard(embedding)
+        if candidates is None:
+            with timer.measure("search"):
+                index = await self._in_store(criteria, vector, query, limit=limit, pinned=self._gives_pinned(request))
+            with timer.measure("score"):
+                candidates = CandidateFeatures.of(index, index.positions(criteria), features)
         with timer.measure("score"):
             if not len(candidates):
                 return SearchResult(empty=True)
@@ -116,13 +116,8 @@ class VectorSearch(ABC):
         now, limit = self._source.now(), _fetched(limit)
         criteria = replace(criteria, active_at=now)
         query = Query(text=text, now=now, max_chars=self._config.max_query_chars)
-        embedded = self._embedded(self._text(query), query, Deadline(self._config, bounded=False))
-        embedding = asyncio.create_task(embedded)
-        try:
-            index = await self._nearest(criteria, embedding, query, limit=limit, fresh=True)
-            vector, intent = await embedding
-        finally:
-            discard(embedding)
+        vector, intent = await self._embedded(self._text(query), query, Deadline(self._config, bounded=False))
+        index = await self._in_store(criteria, vector, query, limit=limit, fresh=True)
         features = QueryFeatures.of(query)
         candidates = CandidateFeatures.of(index, index.positions(criteria), features)
         if not len(candidates):
@@ -132,21 +127,16 @@ class VectorSearch(ABC):
             features = replace(features, wants=max(features.wants, _SEARCHES))
         return (await self._ranked(candidates.compared(vector), features, limit, None)).hits
 
-    async def _nearest(
+    async def _in_store(
         self,
         criteria: Criteria,
-        embedding: asyncio.Task[_Embedded],
+        vector: Vector,
         query: Query,
         *,
         limit: int,
         pinned: bool = False,
         fresh: bool = False,
     ) -> MemoryIndex:
-        async def vector() -> Vector:
-            # Whoever else waits for it goes on waiting when this search fails.
-            found, _ = await asyncio.shield(embedding)
-            return found
-
         limit, text = limit * _STORE_FACTOR, self._words(query)
         return await self._source.reader.search_index(
             criteria, vector, limit=limit, fresh=fresh, text=text, pinned=pinned
@@ -247,20 +237,6 @@ class SemanticSearch(VectorSearch):
             units = frozenset(_chinese_units(query.text))
             hits = [hit if _shares(units, hit.memory.content) else replace(hit, relevance=0.0) for hit in hits]
         return SearchResult(best_first(hits), pinned_by_user=_ids(hits, rows, mine))
-
-
-async def _searched(
-    search: Coroutine[None, None, MemoryIndex], embedding: "asyncio.Task[_Embedded]", timer: StepTimer
-) -> MemoryIndex:
-    """The result of a search that waits for the embedding, each with its own time."""
-    searching = asyncio.create_task(search)
-    try:
-        with timer.measure("embed"):
-            await embedding
-        with timer.measure("search"):
-            return await searching
-    finally:
-        discard(searching)
 
 
 def _ids(hits: Sequence[Hit], rows: Sequence[int], wanted: Sequence[int]) -> frozenset[str]:

@@ -14,12 +14,13 @@ from typing import Any
 
 import grpc
 import numpy as np
-from pymilvus import AsyncMilvusClient, MilvusException
+from pymilvus import AnnSearchRequest, AsyncMilvusClient, MilvusException, RRFRanker
 from pymilvus.client.types import Status
 from pymilvus.client.utils import SciPyHelper
 
 from semrouter_memory.errors import StoreUnavailableError
 from semrouter_memory.model import Criteria, Scope, Vector
+from semrouter_memory.ports import MAX_PINNED
 from semrouter_memory.store import collection, schema
 from semrouter_memory.store.lite import LiteClock, LiteServer
 from semrouter_memory.store.location import LiteFile, Server
@@ -89,11 +90,6 @@ class MilvusConnection:
         # A server gives its times out itself, and never an earlier one.
         self._clock: LiteClock | None = None
 
-    @property
-    def searches_words(self) -> bool:
-        """Whether there are words to search."""
-        return self._has_words and self._has_rows
-
     @contextlib.asynccontextmanager
     async def trusted(self, operation: str, *, writes: bool) -> AsyncIterator[None]:
         """Around calls whose answer is relied on.
@@ -118,40 +114,48 @@ class MilvusConnection:
         """From now on, when Milvus Lite sees all of its rows."""
         self._clock = LiteClock()
 
-    async def nearest(self, query: SearchQuery, vector: Vector) -> list[tuple[Row, float]]:
-        parameters = {"metric_type": "COSINE", "params": {"ef": max(_MIN_EF, query.limit)}}
-        hits = await self._search(query, schema.EMBEDDING, vector, parameters, query.columns)
-        return [(hit["entity"], hit["distance"]) for hit in hits]
-
-    async def by_words(self, query: SearchQuery) -> list[Row]:
-        """Same as the protocol's; none where the collection has no words.
+    async def search(self, query: SearchQuery, vector: Vector) -> list[Row]:
+        """Same as the protocol's; none by words where the collection has no words.
 
         The store's BM25 only selects: its document frequencies are those of all users' memories, and recall computes its own
         over the rows found. On Lite, words are looked up in its file: that fails while the file is locked.
         """
-        if not self.searches_words:
-            return []
-        parameters = {"metric_type": "BM25", "params": {}}
-        fewer = replace(query, limit=-(-query.limit // _WORDS_PART))
-        columns = {*query.columns, schema.EMBEDDING.name}
-        hits = await self._search(fewer, schema.LEXICAL, query.terms, parameters, columns)
-        return [hit["entity"] for hit in hits]
-
-    async def _search(
-        self, query: SearchQuery, column: schema.Column, wanted: Any, parameters: dict[str, Any], columns: Iterable[str]
-    ) -> list[Any]:
-        with _store_errors("search"):
-            results = await self._client.search(
-                self._target.collection,
-                data=[wanted],
-                filter=schema.filter_expression(query.selection),
-                limit=min(query.limit, WINDOW),
-                output_fields=self._readable(columns),
-                anns_field=column.name,
-                search_params=parameters,
-                consistency_level="Strong" if query.fresh else "Bounded",
-                retry_times=0,
+        searches = [_nearest(vector, query.selection, query.limit)]
+        if query.pinned:
+            searches.append(_nearest(vector, replace(query.selection, pinned=True), MAX_PINNED))
+        if query.terms and self._has_words and self._has_rows:
+            limit = -(-query.limit // _WORDS_PART)
+            expression = schema.filter_expression(query.selection)
+            searches.append(
+                AnnSearchRequest([query.terms], schema.LEXICAL.name, {"metric_type": "BM25"}, limit, expr=expression)
             )
+        options: dict[str, Any] = {
+            "output_fields": self._readable(query.columns),
+            "consistency_level": "Strong" if query.fresh else "Bounded",
+            "retry_times": 0,
+        }
+        with _store_errors("search"):
+            if self._lite is not None and len(searches) > 1:
+                # A server does so from 2.4 on only. The ranker's order does not count, since the answer has room for all.
+                limit = min(sum(each.limit for each in searches), WINDOW)
+                found = await self._client.hybrid_search(
+                    self._target.collection, searches, RRFRanker(), limit=limit, **options
+                )
+            else:
+                answers = (self._search_once(each, options) for each in searches)
+                found = await asyncio.gather(*answers)
+        return list({hit["id"]: hit["entity"] for hits in found for hit in hits}.values())
+
+    async def _search_once(self, search: AnnSearchRequest, options: dict[str, Any]) -> list[Any]:
+        results = await self._client.search(
+            self._target.collection,
+            data=search.data,
+            filter=search.expr,
+            limit=search.limit,
+            anns_field=search.anns_field,
+            search_params=search.param,
+            **options,
+        )
         return list(results[0])
 
     def _readable(self, columns: Iterable[str]) -> list[str]:
@@ -235,7 +239,8 @@ class MilvusConnection:
         vector = np.zeros(self._target.dimension, dtype=np.float32)
         vector[0] = 1.0
         no_row = Selection(Criteria(Scope("")), passages=True)
-        await self.nearest(SearchQuery(terms="", selection=no_row, limit=1, fresh=False), vector)
+        query = SearchQuery(terms="", selection=no_row, limit=1, fresh=False, columns=[schema.ID.name])
+        await self.search(query, vector)
 
     def for_collection(self, name: str) -> "MilvusConnection":
         """The same connection, for another collection of the same place; it is not to be closed."""
@@ -279,6 +284,12 @@ class MilvusConnection:
             await self._client.close()
         if self._lite is not None:
             await asyncio.to_thread(self._lite.stop)
+
+
+def _nearest(vector: Vector, selection: Selection, limit: int) -> AnnSearchRequest:
+    parameters = {"metric_type": "COSINE", "params": {"ef": max(_MIN_EF, limit)}}
+    limit, expression = min(limit, WINDOW), schema.filter_expression(selection)
+    return AnnSearchRequest([vector], schema.EMBEDDING.name, parameters, limit, expr=expression)
 
 
 async def _prepared(

@@ -2,6 +2,7 @@
 
 import heapq
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
 
@@ -27,16 +28,17 @@ class InMemoryRows:
     def __init__(self) -> None:
         self.by_key: dict[str, Row] = {}
 
-    async def nearest(self, query: SearchQuery, vector: Vector) -> list[tuple[Row, float]]:
+    async def search(self, query: SearchQuery, vector: Vector) -> list[Row]:
         rows = list(self._selected(query.selection))
         cosines = {row["id"]: schema.cosine(vector, row[schema.EMBEDDING.name]) for row in rows}
-        best = heapq.nlargest(query.limit, cosines, key=cosines.__getitem__)
-        return [(self.by_key[key], cosines[key]) for key in best]
-
-    async def by_words(self, query: SearchQuery) -> list[Row]:
-        scores, selected = self._scores(query), {row["id"] for row in self._selected(query.selection)}
-        best = heapq.nlargest(query.limit, scores.keys() & selected, key=scores.__getitem__)
-        return [self.by_key[key] for key in best]
+        scores = self._scores(query)
+        pinned = self._selected(replace(query.selection, pinned=True)) if query.pinned else ()
+        found = (
+            *heapq.nlargest(query.limit, cosines, key=cosines.__getitem__),
+            *heapq.nlargest(query.limit, scores.keys() & cosines.keys(), key=scores.__getitem__),
+            *(row["id"] for row in pinned),
+        )
+        return [self.by_key[key] for key in dict.fromkeys(found)]
 
     def _scores(self, query: SearchQuery) -> dict[str, float]:
         """BM25 by primary key, of the rows that hold one of the words."""

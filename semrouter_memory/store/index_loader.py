@@ -29,8 +29,8 @@ _MAX_LOADS = 64
 """Owners that are loaded or wait for it."""
 THREAD_FROM_CHARS = 10_000
 """Text that takes more than 10 ms to index."""
-_AT_ONCE = 300
-"""Memories that are read in faster than the store is searched: 200 take 10 ms, 1,000 would take 47, and a search of them 21."""
+_AT_ONCE = 100
+"""Memories that are read in faster than the store is searched, in one answer; so many in vain cost a larger owner 1 ms."""
 _CHARS_PER_MEMORY = 40
 """Characters that take as long as all else that is done for one memory."""
 _CHARS_PER_RECORD = 10

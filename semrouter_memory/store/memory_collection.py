@@ -4,15 +4,14 @@ Strategy: `schema` makes rows of memories, and selections say which are meant. A
 and knows whether the rows are available.
 """
 
-import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from operator import itemgetter
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from semrouter_memory.errors import UnavailableError
 from semrouter_memory.model import (
     Criteria,
     EmbeddedMemory,
@@ -23,7 +22,6 @@ from semrouter_memory.model import (
     Scope,
     Vector,
 )
-from semrouter_memory.ports import MAX_PINNED
 from semrouter_memory.store import schema
 from semrouter_memory.store.index_record import Label, RecordFormat
 from semrouter_memory.store.listing import ListingPosition, decode_cursor, listed, position_of
@@ -45,27 +43,26 @@ class SearchQuery:
 
     Attributes:
         terms: of the query, as `schema.asked_terms` gives them; "" when words are not to be searched.
-        limit: of each of the two searches.
+        limit: of the nearest rows, and at most of those by words.
+        pinned: also the pinned rows, up to `MAX_PINNED`, however far they are.
         fresh: wait for a server's next time tick (about 200 ms) and see what any process wrote; otherwise the answer may be some
             seconds old and comes at once.
-        columns: what is read of each row; of those found by words the vector, too.
+        columns: what is read of each row.
     """
 
     terms: str
     selection: Selection
     limit: int
     fresh: bool
-    columns: Sequence[str] = schema.READ_COLUMNS
+    columns: Sequence[str]
+    pinned: bool = False
 
 
 class Rows(Protocol):
     """The rows of one collection. Raises `StoreUnavailableError`."""
 
-    async def nearest(self, query: SearchQuery, vector: Vector) -> list[tuple[Row, float]]:
-        """The nearest rows and their cosine."""
-
-    async def by_words(self, query: SearchQuery) -> list[Row]:
-        """The best rows by words."""
+    async def search(self, query: SearchQuery, vector: Vector) -> list[Row]:
+        """The nearest rows, the best by words and the pinned ones, in one call; each once, in no order."""
 
     async def count(self, selection: Selection | None) -> int:
         """How many rows; None: of every owner. Sees every write that was acknowledged before."""
@@ -137,22 +134,6 @@ RECORD_BATCH = 1_024
 """Records in one answer: 64 MiB of the largest, which are fifty times as long as most."""
 
 
-def _search_query(criteria: Criteria, text: str, *, limit: int, fresh: bool) -> SearchQuery:
-    return SearchQuery(
-        terms=schema.asked_terms(text),
-        selection=Selection(criteria, passages=True),
-        limit=limit,
-        fresh=fresh,
-    )
-
-
-def _known(vector: Vector) -> Callable[[], Awaitable[Vector]]:
-    async def known() -> Vector:
-        return vector
-
-    return known
-
-
 class MemoryCollection(ABC):
     """Implements `MemoryReader` and `MemoryWriter` for one collection; who derives from it makes the calls.
 
@@ -176,11 +157,6 @@ class MemoryCollection(ABC):
         """Whether a fresh read is answered within milliseconds; a server waits for its next time tick."""
         return self.is_lite
 
-    @property
-    def searches_words(self) -> bool:
-        """Whether there are words to search. Else nothing is asked, and no answer makes a store that hangs look alive."""
-        return True
-
     # -- MemoryReader --------------------------------------------------------------------------------------------------
 
     @property
@@ -197,18 +173,15 @@ class MemoryCollection(ABC):
         text: str = "",
     ) -> list[Hit]:
         """Same as the port's."""
-        query = _search_query(criteria, text, limit=limit, fresh=fresh)
-        nearest, named = await self._found(query, _known(vector))
-        by_words = ((row, schema.cosine(vector, row[schema.EMBEDDING.name])) for row in named)
-        found = {row["id"]: (row, cosine) for row, cosine in (*by_words, *nearest)}
-        hits = (Hit(schema.memory_from(criteria.scope, row), cosine, cosine) for row, cosine in found.values())
+        rows = await self._found(criteria, vector, schema.EMBEDDED_COLUMNS, limit=limit, fresh=fresh, text=text)
+        hits = (_hit(criteria.scope, row, vector) for row in rows)
         wanted = [hit for hit in hits if is_searched(hit.memory) and hit.memory in criteria.memory_filter]
         return sorted(wanted, key=lambda hit: -hit.similarity)
 
     async def search_index(
         self,
         criteria: Criteria,
-        vector: Callable[[], Awaitable[Vector]],
+        vector: Vector,
         *,
         limit: int,
         fresh: bool = False,
@@ -216,56 +189,41 @@ class MemoryCollection(ABC):
         pinned: bool = False,
     ) -> OwnerIndex:
         """Same as the port's. Rows are read whole, with one more search, where one of them has no current record."""
-        query = _search_query(criteria, text, limit=limit, fresh=fresh)
+        owner = criteria.scope.owner
+        found = partial(self._found, criteria, vector, limit=limit, fresh=fresh, text=text, pinned=pinned)
         label: Label = unlabelled
         if self._record_format is not None:
             label = self._record_format.label
-            found = await self._rows_found(replace(query, columns=schema.RECORD_COLUMNS), vector, pinned=pinned)
-            stored = [row.get(schema.RECORD.name, "") for row in found]
+            stored = [row.get(schema.RECORD.name, "") for row in await found(schema.RECORD_COLUMNS)]
             if all(map(self._record_format.is_current, stored)):
-                return build_index(
-                    criteria.scope.owner, filter(None, map(self._record_format.record, stored)), label=label
-                )
-        found = await self._rows_found(replace(query, columns=schema.EMBEDDED_COLUMNS), vector, pinned=pinned)
-        rows = (schema.embedded_from(criteria.scope, row) for row in found)
-        return build_index(criteria.scope.owner, (row for row in rows if is_searched(row.memory)), label=label)
-
-    async def _rows_found(
-        self, query: SearchQuery, vector: Callable[[], Awaitable[Vector]], *, pinned: bool
-    ) -> Collection[Row]:
-        """Each row once."""
-        nearest, named = await self._found(query, vector, pinned=pinned)
-        return {row["id"]: row for row in (*named, *(row for row, _ in nearest))}.values()
+                return build_index(owner, filter(None, map(self._record_format.record, stored)), label=label)
+        rows = (schema.embedded_from(criteria.scope, row) for row in await found(schema.EMBEDDED_COLUMNS))
+        return build_index(owner, (row for row in rows if is_searched(row.memory)), label=label)
 
     async def _found(
-        self, query: SearchQuery, vector: Callable[[], Awaitable[Vector]], *, pinned: bool = False
-    ) -> tuple[list[tuple[Row, float]], list[Row]]:
-        """What the vector finds, with the cosines, and what the words do, which are searched while the vector is waited for."""
-        if query.limit < 1 or query.selection.criteria.types == frozenset():
-            return [], []
-        if not (query.terms or pinned):
-            return await self._nearest(query, await vector()), []
-        of_pins = replace(query, selection=replace(query.selection, pinned=True), limit=MAX_PINNED)
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                named = tasks.create_task(self._named(query))
-                known = await vector()
-                nearest = [
-                    tasks.create_task(self._nearest(each, known)) for each in ([query, of_pins] if pinned else [query])
-                ]
-        except* UnavailableError as failures:
-            raise failures.exceptions[0] from None
-        return [found for search in nearest for found in search.result()], named.result()
-
-    async def _nearest(self, query: SearchQuery, vector: Vector) -> list[tuple[Row, float]]:
-        return await self._ask("search", lambda rows: rows.nearest(query, vector))
-
-    async def _named(self, query: SearchQuery) -> list[Row]:
-        """None while Milvus Lite's file is compacted or copied: searching words reads it, and it is locked then."""
-        if not (query.terms and self.searches_words):
+        self,
+        criteria: Criteria,
+        vector: Vector,
+        columns: Sequence[str],
+        *,
+        limit: int,
+        fresh: bool,
+        text: str,
+        pinned: bool = False,
+    ) -> list[Row]:
+        """Each row once. No words are searched while Milvus Lite's file is compacted or copied: it is locked then."""
+        if limit < 1 or criteria.types == frozenset():
             return []
         with self.writes.try_shared() as may_read_file:
-            return await self._ask("search", lambda rows: rows.by_words(query)) if may_read_file else []
+            query = SearchQuery(
+                terms=schema.asked_terms(text) if may_read_file else "",
+                selection=Selection(criteria, passages=True),
+                limit=limit,
+                fresh=fresh,
+                columns=columns,
+                pinned=pinned,
+            )
+            return await self._ask("search", lambda rows: rows.search(query, vector))
 
     async def get(self, scope: Scope, memory_id: str) -> Memory | None:
         rows = await self._query(Selection(Criteria(scope), ids=[memory_id]), schema.READ_COLUMNS)
@@ -326,14 +284,12 @@ class MemoryCollection(ABC):
         if self._record_format is None:
             return await self.load_owner(scope, limit=limit, now=now)
         selection = Selection(Criteria(scope, active_at=now), passages=True)
-        if self.is_lite and await self._count(selection) > limit:
-            return None
         found: list[str | EmbeddedMemory] = []
         seen, last_key = 0, ""
         page = min(RECORD_BATCH, limit + 1)
         async for rows in self._pages(selection, schema.RECORD_COLUMNS, limit=page):
-            # A server needs 200 ms to count: that is worth it for owners with more than a page.
-            is_first_of_many = not seen and len(rows) == page and not self.is_lite
+            # Counting takes a call, on a server 200 ms: that is worth it for owners with more than a page.
+            is_first_of_many = not seen and len(rows) == page
             if seen + len(rows) > limit or (is_first_of_many and await self._count(selection) > limit):
                 return None
             for row in sorted(rows, key=itemgetter("id")):
@@ -436,6 +392,11 @@ class MemoryCollection(ABC):
         writes: bool = False,
     ) -> ResultT:
         """One call, in bounded time."""
+
+
+def _hit(scope: Scope, row: Row, vector: Vector) -> Hit:
+    cosine = schema.cosine(vector, row[schema.EMBEDDING.name])
+    return Hit(schema.memory_from(scope, row), cosine, cosine)
 
 
 def _batches(values: Sequence[ResultT], size: int) -> Iterator[Sequence[ResultT]]:

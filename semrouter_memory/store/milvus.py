@@ -159,10 +159,6 @@ class MilvusStore(MemoryCollection):
             await asyncio.to_thread(self._lite.stop)
 
     @property
-    def searches_words(self) -> bool:
-        return self._supervisor.is_up and self._supervisor.connection().searches_words
-
-    @property
     def available(self) -> bool:
         return self._supervisor.is_up
 
@@ -317,10 +313,6 @@ class SecondaryCollection(MemoryCollection):
     @property
     def available(self) -> bool:
         return self._store.available
-
-    @property
-    def searches_words(self) -> bool:
-        return self._store.searches_words
 
     async def compact(self) -> None:
         """Same as the store's, which takes in this collection."""

@@ -24,7 +24,7 @@ from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.store.owner_index import build_index, unlabelled
 from semrouter_memory.store.schema import row_from
 from tests.faults.parts import lite_process
-from tests.memories import DIMENSION, NOW, embedded, made, memory, recallable, vector
+from tests.memories import DIMENSION, NOW, embedded, memory, recallable, vector
 from tests.milvus_server import MilvusServer
 from tests.store_observer import StoreObserver
 
@@ -182,7 +182,7 @@ async def test_a_collection_without_words_keeps_working_without_them(tmp_path: P
             await store.upsert(ALICE, [embedded(memory(ALICE, f"mem_new_{n}", content="User met a walrus"), n)])
             hits = await store.search(recallable(ALICE), vector(0), limit=1, text="walrus")
             assert [hit.memory for hit in hits] == [memory(ALICE)]
-            index = await store.search_index(recallable(ALICE), made(vector(0)), limit=1, text="walrus")
+            index = await store.search_index(recallable(ALICE), vector(0), limit=1, text="walrus")
             assert [index.memory(at) for at in range(len(index))] == [memory(ALICE)]
             loaded = await store.load_owner(ALICE, limit=9, now=NOW)
             assert len(loaded or ()) == n + 1
@@ -210,7 +210,7 @@ async def test_rows_whose_record_is_missing_or_another_versions_are_read_whole(t
                 assert found is not None
                 assert {str, EmbeddedMemory} == set(map(type, found))
                 whole = build_index(ALICE.owner, found)
-                nearest = await store.search_index(recallable(ALICE), made(vector(0)), limit=600, fresh=True)
+                nearest = await store.search_index(recallable(ALICE), vector(0), limit=600, fresh=True)
                 for index in (whole, nearest):
                     assert sorted(index.memory(at).content for at in range(len(index))) == sorted(wanted)
 

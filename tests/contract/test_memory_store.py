@@ -36,7 +36,7 @@ from semrouter_memory.store.memory_collection import MemoryCollection as Store
 from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.store.owner_index import build_index, unlabelled
 from semrouter_memory.store.schema import Row, Selection
-from tests.memories import DIMENSION, NOW, embedded, made, memory, recallable, vector
+from tests.memories import DIMENSION, NOW, embedded, memory, recallable, vector
 from tests.milvus_server import MilvusServer
 from tests.store_observer import StoreObserver
 
@@ -127,7 +127,7 @@ def searches_words(request: pytest.FixtureRequest) -> bool:
 async def found(store: Store, scope: Scope, *, reach: Reach = Reach.RECALL, text: str = "") -> set[str]:
     criteria = Criteria(scope, active_at=NOW, reach=reach)
     hits = await store.search(criteria, vector(0), limit=100, fresh=True, text=text)
-    index = await store.search_index(criteria, made(vector(0)), limit=100, fresh=True, text=text)
+    index = await store.search_index(criteria, vector(0), limit=100, fresh=True, text=text)
     assert indexed(index, criteria) == sorted((hit.memory for hit in hits), key=place)
     return {hit.memory.content for hit in hits}
 
@@ -618,7 +618,7 @@ async def test_what_is_pinned_is_found_however_far_it_is(store: Store, user: Sco
 
     async def ids(types: frozenset[MemoryType] | None = None, **options: Any) -> list[str]:
         criteria = recallable(user, types=types)
-        index = await store.search_index(criteria, made(vector(0)), limit=2, fresh=True, **options)
+        index = await store.search_index(criteria, vector(0), limit=2, fresh=True, **options)
         return [each.id for each in indexed(index, criteria) if not each.id.startswith("mem_")]
 
     assert await ids() == []

@@ -33,7 +33,7 @@ from semrouter_memory.store.owner_versions import OwnerVersions
 from tests.contract.look_alikes import PAIRS
 from tests.contract.turn_logs import LEASE, START, WholeTurnLog, a_turn, append, claimed
 from tests.indexed_store import IndexedStore
-from tests.memories import DIMENSION, NOW, made, memory, recallable, vector
+from tests.memories import DIMENSION, NOW, memory, recallable, vector
 from tests.milvus_server import MilvusServer
 from tests.store_observer import StoreObserver
 
@@ -110,9 +110,7 @@ async def _everything(store: Stored, scope: Scope) -> list[Memory]:
     loaded = await store.load_owner(scope, limit=10, now=NOW)
     assert loaded is not None
     hits = await store.search(recallable(scope), vector(0), limit=10, fresh=True, text="trip budget")
-    near = await store.search_index(
-        recallable(scope), made(vector(0)), limit=10, fresh=True, text="trip budget", pinned=True
-    )
+    near = await store.search_index(recallable(scope), vector(0), limit=10, fresh=True, text="trip budget", pinned=True)
     found = [*(hit.memory for hit in hits), *map(near.memory, range(len(near)))]
     if isinstance(store, Indexed):
         index = await store.replica.index(scope, until=time.monotonic() + 60)

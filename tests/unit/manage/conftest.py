@@ -1,6 +1,6 @@
 """The service over stand-ins that write down in which order they were called."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -63,10 +63,8 @@ class Store:
         assert vector.shape == (384,)
         return [Hit(memory, 0.9, 0.9) for memory in self._visible(criteria.scope)[:limit]]
 
-    async def search_index(
-        self, criteria: Criteria, vector: Callable[[], Awaitable[Vector]], *, limit: int, **options: Any
-    ) -> MemoryIndex:
-        return found_index(await self.search(criteria, await vector(), limit=limit))
+    async def search_index(self, criteria: Criteria, vector: Vector, *, limit: int, **options: Any) -> MemoryIndex:
+        return found_index(await self.search(criteria, vector, limit=limit))
 
     async def get(self, scope: Scope, memory_id: str) -> Memory | None:
         self._call("get")

@@ -1,7 +1,7 @@
 """The whole request phase over stand-ins for the outside world."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -104,10 +104,12 @@ class World:
         return self.answer
 
     async def search_index(
-        self, criteria: Criteria, vector: Callable[[], Awaitable[Vector]], **arguments: Any
+        self,
+        criteria: Criteria,
+        vector: Vector,
+        **arguments: Any,
     ) -> MemoryIndex:
         scope = criteria.scope
-        await vector()
         await self._happens("search")
         await self._happens(f"search of {scope.owner}")
         self.searches.append((criteria, arguments))

@@ -1,7 +1,7 @@
 """Where recall looks: at hand, else in the store; and what it measures against is embedded once."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
@@ -29,9 +29,8 @@ from semrouter_memory.recall.query import Query
 from semrouter_memory.recall.strategy import MemorySource, SearchResult, Strategy
 from semrouter_memory.recall.vector_search import HybridSearch, SemanticSearch
 from semrouter_memory.store import index_cache
-from semrouter_memory.store.in_memory import InMemoryRows, InMemoryStore
+from semrouter_memory.store.in_memory import InMemoryRows
 from semrouter_memory.store.index_record import RecordFormat
-from semrouter_memory.store.memory_collection import SearchQuery
 from semrouter_memory.store.owner_index import OwnerIndex
 from semrouter_memory.store.schema import Row
 from tests.gated_store import GatedStore, ToldVersions
@@ -64,9 +63,7 @@ class OutwardStore(GatedStore):
     def available(self) -> bool:
         return not self.away
 
-    async def search_index(
-        self, criteria: Criteria, vector: Callable[[], Awaitable[Vector]], **arguments: Any
-    ) -> OwnerIndex:
+    async def search_index(self, criteria: Criteria, vector: Vector, **arguments: Any) -> OwnerIndex:
         self.searches += 1
         if self.away:
             raise StoreUnavailableError("away")
@@ -349,45 +346,10 @@ async def test_who_waits_for_the_own_query_is_late(kit: Kit) -> None:
         await search(searcher, deadline_ms=50)
 
 
-# -- a store that is searched for words and vector ----------------------------------------------------------------------
+# -- a store that is searched -------------------------------------------------------------------------------------------
 
 
-async def test_words_are_searched_while_the_query_is_embedded(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
-    await kit.remember(BUDGET)
-    searcher = kit.searcher(at_hand=False)
-    await searcher.prepare()
-    asked: list[str] = []
-    by_words = InMemoryRows.by_words
-
-    async def noted(rows: InMemoryRows, query: SearchQuery) -> list[Row]:
-        asked.append(query.terms)
-        return await by_words(rows, query)
-
-    monkeypatch.setattr(InMemoryRows, "by_words", noted)
-    kit.embedder.answering.clear()
-    searching = asyncio.create_task(search(searcher))
-    await turns()
-    assert ["budget" in terms for terms in asked] == [True]
-    kit.embedder.answering.set()
-    assert contents(await searching) == [BUDGET]
-
-
-async def test_a_store_without_words_is_not_asked_for_any(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The answer that there are none would count as the store's, which may hang."""
-    await kit.remember(BUDGET)
-    searcher = kit.searcher(at_hand=False)
-    await searcher.prepare()
-
-    async def fails(*_: Any) -> list[Row]:
-        raise AssertionError("asked")
-
-    monkeypatch.setattr(InMemoryRows, "by_words", fails)
-    monkeypatch.setattr(InMemoryStore, "searches_words", property(lambda _: False))
-    assert contents(await search(searcher)) == [BUDGET]
-
-
-async def test_a_store_that_fails_at_the_words_is_an_outage(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And cancels nothing but its own search."""
+async def test_a_store_that_fails_while_it_is_searched_is_an_outage(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
     await kit.remember(BUDGET)
     searcher = kit.searcher(at_hand=False)
     await searcher.prepare()
@@ -395,13 +357,9 @@ async def test_a_store_that_fails_at_the_words_is_an_outage(kit: Kit, monkeypatc
     async def fails(*_: Any) -> list[Row]:
         raise StoreUnavailableError("away")
 
-    monkeypatch.setattr(InMemoryRows, "by_words", fails)
-    kit.embedder.answering.clear()
-    searching = asyncio.create_task(search(searcher))
-    await turns()
-    kit.embedder.answering.set()
+    monkeypatch.setattr(InMemoryRows, "search", fails)
     with pytest.raises(StoreUnavailableError):
-        await searching
+        await search(searcher)
 
 
 # -- what relevance is measured against --------------------------------------------------------------------------------
