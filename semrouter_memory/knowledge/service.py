@@ -124,6 +124,12 @@ class KnowledgeService:
             InvalidRequestError: it cannot be read, is too large, or was removed meanwhile; nothing is changed.
             ConfigurationError: the packages that read documents are not installed.
         """
+        while (added := await self._added(owner, upload)) is None:
+            pass
+        return added
+
+    async def _added(self, owner: Scope, upload: Upload) -> tuple[Document, AddOutcome] | None:
+        """Same as `add`; None where another version was stored meanwhile, of whose passages nothing was known here."""
         kind = kind_of(upload.source, upload.media_type)
         known = await self._known(owner, document_id(upload.source))
         upload = upload.completed(known)
@@ -142,17 +148,21 @@ class KnowledgeService:
             incomplete = replace(description, memory=document_row(owner, document, asserted=asserted))
             parts = [[incomplete], embedded, [description]]
 
-        async def write(hold: OwnerHold) -> None:
+        async def write(hold: OwnerHold) -> bool:
             if (await self._deletions.tombstones(owner)).covers(description.memory):
                 raise InvalidRequestError(f"{upload.source}: was removed while it was added; add it again")
+            # What is repeated because the lock was lost finds its own.
+            if await self._known(owner, complete.id) not in (known, document, complete):
+                return False
             await hold.confirm()
             for part in parts:
                 await self._writer.upsert(owner, part)
             if known is not None:
                 await self._delete_others(owner, complete)
+            return True
 
-        await self._locked_change(owner, write)
-        return complete, AddOutcome.ADDED if known is None else AddOutcome.REFRESHED
+        outcome = AddOutcome.ADDED if known is None else AddOutcome.REFRESHED
+        return (complete, outcome) if await self._locked_change(owner, write) else None
 
     async def search(self, owner: Scope, text: str, *, limit: int) -> list[Hit]:
         """The passages most relevant to a text, best first, those of documents just added among them."""

@@ -227,3 +227,34 @@ async def test_a_document_that_is_removed_while_it_is_added_stays_removed(
     result = await run("add", str(file))
     assert "was removed while it was added" in result.stderr
     assert await _contents(house) == set()
+
+
+@pytest.mark.parametrize("stored", [None, "# Rules\n\n## A\n\nAlpha.\n\n## B\n\nBeta."])
+async def test_of_two_versions_that_are_added_at_the_same_time_the_last_is_stored_whole(
+    house: House, monkeypatch: pytest.MonkeyPatch, stored: str | None
+) -> None:
+    last, other = (
+        "# Rules\n\n## A\n\nAlpha.\n\n## B\n\nBeta.\n\n## C\n\nGamma.",
+        "# Rules\n\n## A\n\nAlpha.\n\n## D\n\nDelta.",
+    )
+    at = {"owner": "org:acme", "source": "rules.md"}
+    embed = house.service._backends.embedder.embed_passages
+    async with house.http(token=TOKEN) as client:
+
+        async def added(text: str) -> str:
+            response = await client.post("/v1/knowledge", params=at, content=text)
+            return str(response.raise_for_status().json()["id"])
+
+        async def slow(texts: list[str]) -> object:
+            monkeypatch.undo()
+            await added(other)
+            return await embed(texts)
+
+        if stored is not None:
+            await added(stored)
+        monkeypatch.setattr(house.service._backends.embedder, "embed_passages", slow)
+        document = await added(last)
+        shown = (await client.get(f"/v1/knowledge/{document}", params={"owner": "org:acme"})).json()
+        assert [each["content"] for each in shown["text"]] == ["Alpha.", "Beta.", "Gamma."]
+        assert await _contents(house) == {"Rules", "Alpha.", "Beta.", "Gamma."}
+        await client.delete(f"/v1/knowledge/{document}", params={"owner": "org:acme"})
