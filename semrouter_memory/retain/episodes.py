@@ -12,6 +12,7 @@ what the user said themselves (`grounding`) and, of an agent's run, its goal, st
 makes no episode; an agent's run is then told without a model.
 """
 
+import asyncio
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -256,7 +257,8 @@ async def summed_up(turns: Sequence[LoggedTurn], model: ChatModel, observer: Obs
         ChatModelError: the model failed.
     """
     refused = Counter[str]()
-    text = checked(await model.complete(prompt(turns)), turns, refused)
+    # In a thread: the turns of a long session take seconds.
+    text = await asyncio.to_thread(checked, await model.complete(prompt(turns)), turns, refused)
     if refused:
         observer.observe(CandidatesRefused(BY_MODEL, refused))
     return text

@@ -5,6 +5,7 @@ The model reads user and assistant texts only, never system prompts or tool resu
 user said themselves (`grounding`).
 """
 
+import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -74,8 +75,12 @@ class LlmExtractor:
             ChatModelError: the model failed, or answered something that is no JSON array.
         """
         answer = await self._model.complete(prompt(turns, context))
-        grounded = ground([_candidate(each, turns, self._model.name) for each in parse(answer)], turns, context)
+        # In a thread: many facts of long turns take a quarter of a second, too long for the event loop.
+        grounded = await asyncio.to_thread(self._grounded, answer, turns, context)
         return await self._settled(grounded) if grounded.doubtful and grounded.said else grounded
+
+    def _grounded(self, answer: str, turns: Sequence[LoggedTurn], context: Sequence[LoggedTurn]) -> Grounded:
+        return ground([_candidate(each, turns, self._model.name) for each in parse(answer)], turns, context)
 
     async def _settled(self, grounded: Grounded) -> Grounded:
         """With what was said in other words; what cannot be compared stays refused."""

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cached_property, lru_cache
 
 from semrouter_memory.language.names import capitalised
 from semrouter_memory.language.phrases import begins, lists, phrases, word_set
@@ -161,6 +162,11 @@ class _UserWords:
         self._names = everything | {word[:_STEM] for word in everything}
         self._numbers = _said_numbers(lowered) | {str(day.year) for day in self._days}
 
+    @cached_property
+    def _known_each(self) -> list["_Known"]:
+        """The words of each sentence."""
+        return [_Known(sentence.lower()) for sentence in self.sentences]
+
     def misses(self, content: str) -> str:
         """What of a statement the user did not say, as a reason; "" when they said it."""
         if not self._knows_numbers(content) or not self._signs.covers(signs(content)):
@@ -172,7 +178,8 @@ class _UserWords:
         needed = _SUPPORT if phrases("the_user").occur_in(content) else _SUPPORT_WITHOUT_USER
         if self._known.share(content) < needed:
             return WORDS
-        best = max(self.sentences, key=lambda sentence: _Known(sentence.lower()).share(content), default="")
+        shares = [known.share(content) for known in self._known_each]
+        best = self.sentences[shares.index(max(shares))] if shares else ""
         return _against(content, best)
 
     def made_up(self, text: str) -> str:
@@ -213,11 +220,9 @@ class _Known:
 
     def share(self, content: str) -> float:
         """How much of a statement's words are known."""
-        lowered = content.lower()
-        told = [word for each in _WORD.findall(CJK.sub(" ", lowered)) if (word := _bare(each)) not in _TELLING]
-        pairs = _bigrams(lowered)
+        told, pairs = _words(content)
         if not told and not pairs:
-            return 1.0 if next(_numbers(lowered), None) else 0.0
+            return 1.0 if next(_numbers(content.lower()), None) else 0.0
         known = sum(self.knows(word) for word in told)
         return (known + sum(pair in self._han for pair in pairs)) / (len(told) + len(pairs))
 
@@ -228,6 +233,14 @@ class _Known:
         return _SPELLED.get(word) in self._numbers or (
             word in _PEOPLE and _PEOPLE[word] in map(_PEOPLE.get, self._words)
         )
+
+
+@lru_cache(64)
+def _words(content: str) -> tuple[list[str], list[str]]:
+    """The words of a statement and its pairs of Han characters, without those that it only tells with."""
+    lowered = content.lower()
+    told = [word for each in _WORD.findall(CJK.sub(" ", lowered)) if (word := _bare(each)) not in _TELLING]
+    return told, _bigrams(lowered)
 
 
 def _tells(sentence: str) -> bool:

@@ -149,7 +149,9 @@ class SessionEndHandler:
         if not content or not self._fits(content):
             extractor, model = episodes.EXTRACTOR, ""
             content = fitted(await asyncio.to_thread(episodes.episode, turns), self._fits)
-        candidate = episodes.as_candidate(content, turns, extractor=extractor, model=model) if content else None
+        candidate = None
+        if content:
+            candidate = await asyncio.to_thread(episodes.as_candidate, content, turns, extractor=extractor, model=model)
         written = candidate is not None and await self._writer.replace(
             claim, candidate, memory_id=episodes.memory_id(claim, turns)
         )

@@ -1,6 +1,8 @@
 """A session's end: what makes it, the episodic memory that comes of it, and what may go wrong on the way."""
 
 import asyncio
+import threading
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -32,6 +34,7 @@ from semrouter_memory.model import (
     ToolUse,
     TurnTotals,
 )
+from semrouter_memory.retain import episodes, extract_llm
 from semrouter_memory.retain.redact import redact
 from tests.hashed import HashedEmbedder
 from tests.memory_service import backends_of, memory_service
@@ -126,6 +129,31 @@ async def test_with_a_model_everything_is_read_before_the_session_is_summed_up(m
     assert episode.metadata["extractor"] == "episode_llm"
     assert (await bench.totals()).waiting == 0
     assert await is_done_with(bench)
+
+
+async def test_what_a_model_answers_is_held_against_the_turns_beside_the_loop(
+    make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many facts, or a long session, take seconds."""
+    read_in: set[int] = set()
+
+    def recorded(read: Callable[..., object]) -> Callable[..., object]:
+        def reading(*args: object, **kwargs: object) -> object:
+            read_in.add(threading.get_ident())
+            return read(*args, **kwargs)
+
+        return reading
+
+    for module, name in ((extract_llm, "ground"), (episodes, "ground"), (episodes, "run_of")):
+        monkeypatch.setattr(module, name, recorded(getattr(module, name)))
+    model = ScriptedModel()
+    model.facts, model.episode = ["User's budget for the Hawaii trip is $10,000"], SUMMARY
+    bench = make_bench(model)
+    plan(bench, ends=True)
+    await bench.work()
+    assert await only_episode(bench) == SUMMARY
+    assert read_in
+    assert threading.get_ident() not in read_in
 
 
 @pytest.mark.parametrize(
