@@ -171,8 +171,11 @@ class StateBuilder:
         except UnavailableError:
             return asked
         at = max((turn.observed_at for turn in turns), default=None)
-        state = rewritten(self._redact(answer), covered.state, turns, at) if at else None
-        return replace(asked, state=self._bounded(state)) if state is not None else asked
+        return await asyncio.to_thread(self._rewritten, asked, answer, turns, at) if at else asked
+
+    def _rewritten(self, covered: Covered, answer: str, turns: Sequence[LoggedTurn], at: datetime) -> Covered:
+        state = rewritten(self._redact(answer), covered.state, turns, at)
+        return replace(covered, state=self._bounded(state)) if state is not None else covered
 
     # -- keeping -------------------------------------------------------------------------------------------------------
 

@@ -1,5 +1,6 @@
 """Which turns say again what a memory says."""
 
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -7,6 +8,7 @@ from typing import cast
 
 import pytest
 
+from semrouter_memory import lineage
 from semrouter_memory.lineage import Paraphrases, find_paraphrases
 from semrouter_memory.model import LoggedTurn, Memory, MemoryType, Scope, TurnState
 from semrouter_memory.ports import TurnLog
@@ -98,6 +100,21 @@ async def test_words_are_told_by_their_beginnings_and_numbers_whole(content: str
 async def test_every_turn_of_a_long_log_is_looked_at() -> None:
     turns = [turn(number, "I live in Bergen" if number % 150 == 0 else "Hm") for number in range(1, 451)]
     assert (await telling("User lives in Bergen", *turns)).turn_ids == ("turn_450", "turn_300", "turn_150")
+
+
+async def test_turns_are_read_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page of long turns takes a tenth of a second and more."""
+    read_in: list[int] = []
+    repeating = lineage._repeating
+
+    def recorded(turns: Sequence[LoggedTurn], statements: Sequence[Sequence[lineage._Stem]]) -> list[str]:
+        read_in.append(threading.get_ident())
+        return repeating(turns, statements)
+
+    monkeypatch.setattr(lineage, "_repeating", recorded)
+    assert (await telling("User lives in Bergen", turn(1, "I live in Bergen"))).turn_ids == ("turn_1",)
+    assert len(read_in) == 1
+    assert threading.get_ident() not in read_in
 
 
 async def test_a_statement_without_words_is_told_by_nobody() -> None:

@@ -1,5 +1,6 @@
 """States are built of exactly the turns that they cover."""
 
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -339,3 +340,24 @@ async def test_a_secret_in_a_models_answer_is_not_kept(world: World, make_turns:
     await _read(_builder(world, model=True, every_turns=1), turns)
 
     assert not any(secret.encode() in value for value in world.values.values())
+
+
+async def test_a_models_answer_is_checked_beside_the_loop(world: World, make_turns: MakeTurns) -> None:
+    """Long turns take a tenth of a second."""
+    checked_in: list[int] = []
+
+    def redact(text: str) -> str:
+        checked_in.append(threading.get_ident())
+        return text
+
+    world.answer = "{}"
+    builder = StateBuilder(
+        world.backends,
+        chat_model=cast("ChatModel", world),
+        config=CompressionConfig(every_turns=1),
+        redact=redact,
+    )
+    await _read(builder, make_turns(small_talk(1)))
+
+    assert checked_in
+    assert threading.get_ident() not in checked_in
