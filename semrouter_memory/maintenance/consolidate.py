@@ -33,7 +33,6 @@ from semrouter_memory.model import (
     QUOTE,
     ChatMessage,
     Criteria,
-    EmbeddedMemory,
     Json,
     MaintenanceReport,
     Memory,
@@ -41,7 +40,7 @@ from semrouter_memory.model import (
     derived_id,
 )
 from semrouter_memory.ports import ChatModel
-from semrouter_memory.retain.passages import reads_all
+from semrouter_memory.retain.passages import embedded, reads_all
 from semrouter_memory.retain.redact import is_redacted, without_secrets
 
 _INSTRUCTIONS = """\
@@ -146,20 +145,23 @@ class Consolidator:
 
     async def _write(self, scope: Scope, group: Group, worded: str | None) -> bool:
         merged = self._summary(group, worded if worded and self._reads_all(worded) else None)
-        if not _fits(merged.metadata) or not self._reads_all(merged.content):
+        if not _fits(merged.metadata) or not self._reads_all(embedded_text(merged)):
             return False
-        texts = [merged.content, *(memory.content for memory in group.memories)]
-        vectors = await self._embedder.embed_passages(texts)
+        row, *rows = await embedded(self._embedder, [merged, *group.memories])
         async with self._locks.hold(scope) as hold:
             if not await may_derive(self._reader, self._turn_log, scope, merged, group.memories):
                 return False
             originals = [
-                memory.changed(merged.created_at, superseded_at=merged.observed_at, superseded_by=merged.id)
-                for memory in group.memories
+                replace(
+                    each,
+                    memory=each.memory.changed(
+                        merged.created_at, superseded_at=merged.observed_at, superseded_by=merged.id
+                    ),
+                )
+                for each in rows
             ]
-            rows = [EmbeddedMemory(*row) for row in zip((merged, *originals), vectors, strict=True)]
             await hold.confirm()
-            await self._writer.upsert(scope, rows)
+            await self._writer.upsert(scope, [row, *originals])
         await self._carry_usage(scope, group.memories, merged)
         return True
 

@@ -14,6 +14,8 @@ from semrouter_memory.backends import Backends
 from semrouter_memory.config import AgeingConfig, ManagementConfig
 from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import ChatModelError, InvalidRequestError, StoreUnavailableError, TurnLogError
+from semrouter_memory.language.third_person import embedded_text
+from semrouter_memory.lineage import all_memories
 from semrouter_memory.maintenance import schedule
 from semrouter_memory.maintenance.consolidate import Consolidator
 from semrouter_memory.maintenance.eviction import is_expired
@@ -767,6 +769,21 @@ async def test_the_rows_that_consolidation_writes_are_found_by_their_own_words(h
     (hit,) = await house.store.search(Criteria(ALICE, reach=Reach.RECALL, active_at=NOW), vector, limit=5)
     assert isinstance(EmbeddedMemory(hit.memory, vector), EmbeddedMemory)
     assert hit.similarity == pytest.approx(1)
+
+
+async def test_merged_quotes_are_found_as_quotes_are(house: House) -> None:
+    """By their context, and in the third person; the originals, too, which are active again when the summary is deleted."""
+    quote = {"form": "quote", "context": "Hawaii"}
+    for number, content in enumerate(("my budget is $10,000", "my budget is $12,000")):
+        await house.keep(aged(f"m{number}", days=9 - number, content=content, metadata=quote))
+    await house.maintenance(consolidate="on", consolidate_at=2).sweep()
+    assert len(await house.active()) == 1
+    stored = await all_memories(house.store, Criteria(ALICE))
+    assert len(stored) == 3
+    for memory in stored:
+        (vector,) = await EMBEDDER.embed_passages([embedded_text(memory)])
+        hits = await house.store.search(Criteria(ALICE), vector, limit=5)
+        assert {hit.memory.id: hit.similarity for hit in hits}[memory.id] == pytest.approx(1)
 
 
 # -- one owner's data, and others --------------------------------------------------------------------------------------
