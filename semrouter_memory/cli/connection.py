@@ -237,7 +237,7 @@ def _refusal(response: "httpx.Response") -> MemoryServiceError:
             return UnavailableError(text, service=Service.SERVER)
         case HTTPStatus.UNAUTHORIZED:
             return MemoryServiceError(f"not authenticated: {text}")
-        case HTTPStatus.BAD_REQUEST | HTTPStatus.CONFLICT:
+        case HTTPStatus.BAD_REQUEST | HTTPStatus.CONFLICT | HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
             param = error.get("param") if isinstance(error, dict) else None
             return InvalidRequestError(f"{param}: {text}" if param and param not in text else text)
         case _:

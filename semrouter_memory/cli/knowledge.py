@@ -169,7 +169,7 @@ def _send(client: ApiClient, org: str, sources: Iterable[str], options: Mapping[
             headers = {"content-type": fetched.media_type}
             return client.ask("POST", KNOWLEDGE, holding="outcome", query=query, content=fetched.data, headers=headers)
         except InvalidRequestError as error:
-            return error
+            return error if source in str(error) else InvalidRequestError(f"{source}: {error}")
 
     outcomes: list[dict[str, Json]] = []
     refused = 0

@@ -173,6 +173,17 @@ async def test_a_directory_is_added_and_bad_files_are_named_and_change_nothing(
         await run("remove", str(each["id"]))
 
 
+async def test_a_document_that_is_too_large_is_named_and_keeps_no_other_back(run: Run, tmp_path: Path) -> None:
+    large = tmp_path / "large.txt"
+    large.write_bytes(b"x" * (32 * 1024 * 1024 + 1))
+    (tmp_path / "small.txt").write_text("Lunch is at noon.")
+    result = await run("add", str(tmp_path))
+    assert (result.exit_code, result.stdout) == (1, "1 added, 0 refreshed, 0 unchanged, 1 refused\n")
+    assert f"{large}: the body is larger than 33554432 bytes" in result.stderr
+    for each in (await _listed(run)).values():
+        await run("remove", str(each["id"]))
+
+
 async def test_a_page_is_fetched_by_the_command(run: Run, site: str) -> None:
     assert "1 added" in (await run("add", f"{site}/page")).stdout
     document = (await _listed(run))["Of the site"]
