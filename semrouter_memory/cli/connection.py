@@ -87,7 +87,8 @@ class ApiClient:
             self._http = httpx.Client(
                 base_url="http://localhost" if path else endpoint.url,
                 transport=httpx.HTTPTransport(uds=path) if path else None,
-                headers=endpoint.headers,
+                # As Envoy sends them: an id may have any characters.
+                headers={name.encode(): value.encode() for name, value in endpoint.headers.items()},
                 params=endpoint.parameters,
                 timeout=endpoint.timeout_seconds,
                 trust_env=False,

@@ -78,6 +78,12 @@ async def test_what_recall_would_do_is_explained(run: Run) -> None:
     assert (await run("explain", "hello")).output.startswith("greeting, 0 tokens")
 
 
+async def test_a_users_id_may_have_any_letters(run: Run) -> None:
+    memory_id = json.loads((await run("add", "User deploys with make ship", user="zoë")).stdout)["id"]
+    for user, found in (("zoë", [memory_id]), ("zoe", [])):
+        assert [each["id"] for each in json.loads((await run("list", "--json", user=user)).stdout)["data"]] == found
+
+
 async def test_receipts_fit_a_narrow_terminal(run: Run, sidecar: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("semrouter_memory.cli.output._PIPE_WIDTH", 80)
     assert json.loads((await run("receipts", "--json")).stdout) == []
