@@ -7,17 +7,17 @@ where the owner's texts have it in a capital elsewhere and nowhere in small lett
 """
 
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from semrouter_memory.language.values import MONTHS
 from semrouter_memory.language.words import STOP_WORDS
 
 _CAPITAL = "[A-ZÀ-ÖØ-Þ]"
-_WORD = rf"{_CAPITAL}[^\W\d_]*(?:['’-]{_CAPITAL}[^\W\d_]+|\d+)*"
+_WORD = rf"{_CAPITAL}[^\W\d_]*(?:['’-]{_CAPITAL}[^\W\d_]+|\d)*"
 _SMALL = re.compile(r"\b[a-z]+\b")
 _NAME = re.compile(rf"(?<![\w'’@/.]){_WORD}(?:\s(?:(?:of|the|de|la|van|von|der)\s)?{_WORD})*(?![\w@/])")
-_SENTENCE_START = re.compile(r"(?:^|[.!?:;\n\"“(]|^\W*\w+:)\W*$")
+_SENTENCE_ENDS = frozenset('.!?:;\n"“(')
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _NO_NAMES = frozenset(
     {*MONTHS, *_WEEKDAYS, "i", "user", "user's", "ok", "mr", "mrs", "dr", "ms", "the", "a", "an", "my"}
@@ -27,6 +27,12 @@ _OWN = re.compile(
     rf"\s(?P<name>{_WORD}(?:\s{_WORD})*)"
     r"|我(?:的|家)?(?P<han>[一-鿿]{1,3}?)(?:的名字)?(?:名)?叫(?:做|作)?(?P<called>[一-鿿]{2,3}|[A-Z]\w+)"
 )
+_OF_THE_USER = re.compile(
+    r"(?:\b(?:my|user['’]s)\s|我)"
+    r"(?=(?:的|家)?(?P<thing>[a-z]+)\b(?:(?P<second>\s[a-z]+)\b)?|(?P<han>[一-鿿]{1,4}))",
+    re.IGNORECASE,
+)
+"""What the user calls theirs, somewhere: one or two words, or up to three characters."""
 _LONGEST = 100
 
 
@@ -67,11 +73,20 @@ def entities(texts: Mapping[str, str]) -> list[Entity]:
             if meant := name if not is_first else _at_the_start(name, sure, small):
                 found.setdefault(meant, []).append(key)
     own = _own_things(texts.values())
-    for name in own.values():
-        found.setdefault(name, [key for key, text in texts.items() if name in text])
+    for name in {*own.values()} - found.keys():
+        found[name] = [key for key, text in texts.items() if name in text]
     aliases = _aliases(found, own)
-    named = sorted(name for name in found if name not in aliases)
-    return [_entity(name, [each for each, whole in aliases.items() if whole == name], found, texts) for name in named]
+    found |= _spoken_of(texts, own.keys() - found.keys())
+    standing_for: dict[str, list[str]] = {}
+    for alias, whole in aliases.items():
+        standing_for.setdefault(whole, []).append(alias)
+    places = {key: place for place, key in enumerate(texts)}
+    entities = []
+    for name in sorted(found.keys() - aliases.keys()):
+        short = sorted(standing_for.get(name, ()))
+        keys = {key for each in (name, *short) for key in found.get(each, ())}
+        entities.append(Entity(name, tuple(short), tuple(sorted(keys, key=places.__getitem__))))
+    return entities
 
 
 def _runs(text: str) -> Iterator[tuple[str, bool]]:
@@ -79,7 +94,16 @@ def _runs(text: str) -> Iterator[tuple[str, bool]]:
     for match in _NAME.finditer(text):
         name = match.group()
         if len(name) <= _LONGEST and not all(word.lower() in _NO_NAMES for word in name.split()):
-            yield name, bool(_SENTENCE_START.search(text[: match.start()]))
+            yield name, _begins_sentence(text, match.start())
+
+
+def _begins_sentence(text: str, at: int) -> bool:
+    """Whether only a sentence's end, or nothing, stands before this place and behind the word before."""
+    while at:
+        at -= 1
+        if text[at] in _SENTENCE_ENDS or text[at].isalnum() or text[at] == "_":
+            return text[at] in _SENTENCE_ENDS
+    return True
 
 
 def _at_the_start(run: str, sure: Container[str], small: Container[str]) -> str:
@@ -99,22 +123,29 @@ def _own_things(texts: Iterable[str]) -> dict[str, str]:
     return {thing: next(iter(names)) for thing, names in own.items() if len(names) == 1}
 
 
-def _aliases(found: Mapping[str, list[str]], own: Mapping[str, str]) -> dict[str, str]:
+def _aliases(found: Collection[str], own: Mapping[str, str]) -> dict[str, str]:
     """Each alias with the one name that it stands for."""
-    aliases = dict(own)
+    by_end: dict[str, list[str]] = {}
     for name in found:
-        whole = [each for each in found if each != name and name in (each.split()[0], each.split()[-1])]
-        if len(whole) == 1:
-            aliases[name] = whole[0]
+        for word in {name.split()[0], name.split()[-1]} - {name}:
+            by_end.setdefault(word, []).append(name)
+    aliases = dict(own) | {name: by_end[name][0] for name in found if len(by_end.get(name, ())) == 1}
     return {alias: aliases.get(name, name) for alias, name in aliases.items()}
 
 
-def _entity(name: str, aliases: list[str], found: Mapping[str, list[str]], texts: Mapping[str, str]) -> Entity:
-    keys = {key for each in (name, *aliases) for key in found.get(each, ())}
-    for alias in aliases:
-        if alias not in found:
-            spoken_of = re.compile(
-                rf"\b(?:my|user['’]s)\s{re.escape(alias)}\b|我(?:的|家)?{re.escape(alias)}", re.IGNORECASE
-            )
-            keys |= {key for key, text in texts.items() if spoken_of.search(text)}
-    return Entity(name, tuple(sorted(aliases)), tuple(key for key in texts if key in keys))
+def _spoken_of(texts: Mapping[str, str], things: set[str]) -> dict[str, list[str]]:
+    """Of what the user calls theirs, keys of the texts that speak of it."""
+    found: dict[str, list[str]] = {}
+    for key, text in texts.items():
+        for match in _OF_THE_USER.finditer(text):
+            for thing in things & _things(match):
+                found.setdefault(thing, []).append(key)
+    return found
+
+
+def _things(match: re.Match[str]) -> set[str]:
+    if han := match["han"]:
+        starts = (0, 1) if han[0] in "的家" else (0,)
+        return {han[start : start + size] for start in starts for size in (1, 2, 3)}
+    first = match["thing"].lower()
+    return {first, first + (match["second"] or "").lower()}

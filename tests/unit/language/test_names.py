@@ -1,5 +1,7 @@
 """The names in an owner's texts."""
 
+from itertools import product
+
 import pytest
 
 from semrouter_memory.language.names import Entity, entities
@@ -51,6 +53,23 @@ def test_a_short_form_stands_for_the_one_name_that_it_begins_or_ends() -> None:
         "Anna Schmidt",
         "Anna Weber",
     }
+
+
+@pytest.mark.timeout(30)
+def test_a_name_with_a_long_number_takes_no_time() -> None:
+    """The digits were tried in every way in which they can be parts: as good as for ever, in which no request is served."""
+    assert named(f"Mail goes to A{'1' * 60}@") == {}
+    assert named(f"Mail goes to A{'1' * 60}") == {f"A{'1' * 60}": ((), [0])}
+
+
+@pytest.mark.timeout(30)
+def test_many_names_of_many_texts_are_found_in_time() -> None:
+    """Each was looked for in all the texts, and held against all the names: it took minutes."""
+    words = ["".join(letters) for letters in product("abcdefghijklmnopqrst", repeat=3)]
+    texts = [f"User met F{word} and user's friend{word} is called G{word}" for word in words]
+    found = named(*texts, "Jan 1 " * 2_000)
+    assert len(found) == 2 * len(words) + 1
+    assert found["Gabc"] == (("friendabc",), [words.index("abc")])
 
 
 def test_nothing_is_made_of_nothing() -> None:
