@@ -9,7 +9,7 @@ nothing passes: the quote of what was said stands, and what is planted stays.
 """
 
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -311,11 +311,12 @@ def _negations(text: str) -> list[set[str]]:
     """For each negation of a text the stems that it denies."""
     found: list[set[str]] = []
     for clause in _clauses(tokens(text)):
-        for at, word in enumerate(clause):
+        behind: deque[str] = deque(maxlen=_SCOPE)
+        for at, word in reversed([*enumerate(clause)]):
             if word in _NEGATORS or word in _DENYING or word.endswith("n't"):
-                behind = [_bare(each) for each in clause[at + 1 :] if not CJK.match(each)]
-                stems = [each[:_STEM] for each in behind if each not in _TELLING]
-                found.append({*stems[:_SCOPE], *_bigrams("".join(clause[at + 1 : at + 1 + _SCOPE]))})
+                found.append({*behind, *_bigrams("".join(clause[at + 1 : at + 1 + _SCOPE]))})
+            if not CJK.match(word) and (bare := _bare(word)) not in _TELLING:
+                behind.appendleft(bare[:_STEM])
     return found
 
 

@@ -46,6 +46,12 @@ def test_what_the_user_said_passes(make_turn: MakeTurn, said: str, content: str)
     assert [candidate.content for candidate in grounded(make_turn, said, content).candidates] == [content]
 
 
+@pytest.mark.timeout(20)
+def test_a_sentence_full_of_negations_is_read_in_time() -> None:
+    """What each denies was looked for in all the words behind it."""
+    assert grounding._negations("not " * 8_000 + "tea") == [{"tea"}] * 8_000
+
+
 @pytest.mark.parametrize(
     ("said", "content", "reason"),
     [
