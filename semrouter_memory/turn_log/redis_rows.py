@@ -245,17 +245,21 @@ class RedisRows:
 
     async def tombstones(self, owner: str) -> OwnerTombstones:
         # The cache holds the entry while Redis is asked: recall may need it meanwhile.
-        version, known = self._tombstones.get(owner, self._none)
+        version, known = entry = self._tombstones.get(owner, self._none)
         key = self._keys("owner", owner, "deleted")
         answer = await self._connection.run(self._read_tombstones, [key], [version or b""])
+        # Not over a deletion of this process that came meanwhile: the answer may be of before it.
+        is_newest = self._tombstones.get(owner, self._none) is entry
         if not answer:
-            self._tombstones.pop(owner, None)
+            if is_newest:
+                self._tombstones.pop(owner, None)
             return self._none[1]
         if answer[0] != version:
             fields = {name: int(at) for name, at in pairs(answer[1]).items() if name != _VERSION}
             self._deleted(max(fields.values()))
             known = replace(known, fields=fields)
-            self._tombstones[owner] = answer[0], known
+            if is_newest:
+                self._tombstones[owner] = answer[0], known
         return known
 
     async def tombstones_at_once(self, scope: Scope) -> OwnerTombstones:
