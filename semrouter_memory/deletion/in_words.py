@@ -18,6 +18,7 @@ from semrouter_memory.config import RecallConfig
 from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import NotFoundError, UnavailableError
 from semrouter_memory.events import ExchangeFailed, WorkFailed
+from semrouter_memory.language.sentences import sentences
 from semrouter_memory.language.terms import terms
 from semrouter_memory.model import (
     ALWAYS,
@@ -34,7 +35,7 @@ from semrouter_memory.model import (
 )
 from semrouter_memory.ports import Clock, Observer, TurnLog
 from semrouter_memory.recall.vector_search import VectorSearch
-from semrouter_memory.recall.visible import VisibleTexts
+from semrouter_memory.retain.grounding import denies
 from semrouter_memory.retain.steering import Command, Order, command
 
 MAX_FORGOTTEN = 20
@@ -43,6 +44,8 @@ _TYPES = frozenset({MemoryType.SEMANTIC, MemoryType.PROCEDURAL})
 """An episode goes with a memory that it may tell of, and not by itself."""
 _ALL_WORDS = 0.05
 """By so much a memory with every word of what the order is about may be less relevant."""
+_UNSTATED = 1 / 3
+"""Share of a memory's terms that an answer need not state, if the question does not either."""
 _MAX_OBEYED, _OBEYED_SECONDS = 10_000, 600
 """For so long the same request reaches only what was written since: it may be a retry, and what is left looks more relevant now."""
 
@@ -122,9 +125,9 @@ class InWords:
         if order.order is Order.FORGET:
             return await self._found(order.subject, request)
         asked, answered = _just_said(request)
-        stated = VisibleTexts((answered,))
-        found = await self._found(asked[: self._max_chars], request)
-        return [each for each in found if stated.contain(each.content)][:1]
+        asked, stated = asked[: self._max_chars], sentences(answered[: self._max_chars])
+        found = await self._found(asked, request)
+        return [each for each in found if any(_states(one, asked, each) for one in stated)][:1]
 
     async def _found(self, text: str, request: RecallRequest) -> list[Memory]:
         deleted = await self._turn_log.tombstones(request.scope)
@@ -168,6 +171,20 @@ def _just_said(request: RecallRequest) -> tuple[str, str]:
     answered = history[-1].text if history and history[-1].role is Role.ASSISTANT else ""
     asked = next((each.text for each in reversed(history) if each.role is Role.USER), "")
     return (asked, answered) if answered else ("", "")
+
+
+def _states(answer: str, asked: str, memory: Memory) -> bool:
+    """Whether a sentence of the answer ("You live in Berlin.") tells the memory, in whatever person and order.
+
+    The answer need not repeat what the question says, but tells something that the question does not, or all of it.
+    """
+    wanted, answered = {*terms(f"{memory.context} {memory.content}")}, {*terms(answer)}
+    told, unstated = wanted & answered, wanted - answered - {*terms(asked)}
+    if not told or (told <= {*terms(asked)} and told != wanted):
+        return False
+    if len(unstated) > _UNSTATED * len(wanted) or any(term[0].isdigit() for term in unstated):
+        return False
+    return not denies(answer, memory.content) and not denies(memory.content, answer)
 
 
 def _is_own(memory: Memory, request: RecallRequest) -> bool:

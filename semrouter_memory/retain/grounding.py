@@ -264,7 +264,7 @@ def _against(content: str, sentence: str) -> str:
     by_user = not who or (_speaks_of_user(rest) and not says)
     if (who and who not in _people(content) and not by_user) or _is_of_another(found, content):
         return PERSON
-    return NEGATION if _denied(content, sentence) or _denied(sentence, content) else ""
+    return NEGATION if denies(content, sentence) or denies(sentence, content) else ""
 
 
 def _other_person(found: Sequence[str]) -> tuple[str, int]:
@@ -295,7 +295,7 @@ def _speaks_of_user(found: Sequence[str]) -> bool:
     return any(tuple(found[end : end + 1]) != ("的",) for end in ends)
 
 
-def _denied(affirmed: str, text: str) -> bool:
+def denies(affirmed: str, text: str) -> bool:
     """Whether a text denies words that the other one says without any denial."""
     negative = {*_WORD.findall(affirmed.lower())} & _NEGATIVE or any(map(affirmed.__contains__, _NEGATIVE_HAN))
     if negative or _negations(affirmed):

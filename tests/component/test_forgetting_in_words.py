@@ -169,6 +169,53 @@ async def test_what_the_answer_stated_is_not_true_any_more(known: Recalling, ste
     assert await contents(known) == set(FACTS) - {"I live in Berlin"}
 
 
+@pytest.mark.parametrize(
+    ("question", "answer", "gone"),
+    [
+        (
+            "Where do I live?",
+            "Based on what you've told me, you live in **Berlin**. Anything else?",
+            "I live in Berlin",
+        ),
+        ("Do I live in Berlin?", "Yes, you live in Berlin.", "I live in Berlin"),
+        ("What am I allergic to?", "You are allergic to peanuts.", "I'm allergic to peanuts"),
+        ("What is my dog's name?", "Your dog's name is Rex.", "My dog is called Rex"),
+        ("What car do I drive?", "An old blue Volvo.", "I drive an old blue Volvo"),
+        ("What's my rent?", "You pay 900 euros a month in rent.", "I pay 900 euros a month in rent"),
+    ],
+)
+async def test_the_answer_states_it_in_its_own_words(
+    known: Recalling, steers: InWords, question: str, answer: str, gone: str
+) -> None:
+    history = (Message(Role.USER, question), Message(Role.ASSISTANT, answer))
+    steered = await steers.obey(said("That's not true any more.", history=history))
+    assert steered is not None
+    assert steered.outcome is Steering.FORGOTTEN
+    assert await contents(known) == set(FACTS) - {gone}
+    assert await contents(known, BOB) == set(FACTS)
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("Where do I live?", "You live in Paris."),
+        ("Where do I live?", "You don't live in Berlin."),
+        ("Where do I live?", "I don't know where you live."),
+        ("What's my rent?", "You pay 800 euros a month in rent."),
+        ("What am I allergic to?", "You have not told me of an allergy."),
+        ("Suggest a snack", "How about peanuts?"),
+    ],
+)
+async def test_an_answer_that_states_something_else_deletes_nothing(
+    known: Recalling, steers: InWords, question: str, answer: str
+) -> None:
+    history = (Message(Role.USER, question), Message(Role.ASSISTANT, answer))
+    steered = await steers.obey(said("That's not true any more.", history=history))
+    assert steered is not None
+    assert steered.outcome is Steering.NOT_FOUND
+    assert await contents(known) == set(FACTS)
+
+
 async def test_what_the_answer_did_not_state_stays(known: Recalling, steers: InWords) -> None:
     history = (HISTORY[0], Message(Role.ASSISTANT, "Paris is the capital of France."))
     steered = await steers.obey(said("That's not true any more.", history=history))
@@ -184,6 +231,9 @@ async def test_chinese(embedder: Embedder) -> None:
         steered = await steers.obey(said("忘掉我跟你说过的花生过敏的事"))
         assert steered is not None
         assert await contents(made) == {"我住在成都", "我养了一只狗叫豆豆", "我每月房租三千"}
+        history = (Message(Role.USER, "我住在哪里？"), Message(Role.ASSISTANT, "您住在成都。"))
+        await steers.obey(said("这已经不是真的了", history=history))
+        assert await contents(made) == {"我养了一只狗叫豆豆", "我每月房租三千"}
 
 
 async def test_an_unavailable_store_fails_no_request(
