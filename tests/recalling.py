@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import count
 from typing import Any, cast
@@ -10,8 +10,10 @@ from typing import Any, cast
 from semrouter_memory.app.adapters import Adapters, ExternalModels, Store, record_format
 from semrouter_memory.app.management import new_memory_id
 from semrouter_memory.app.pipelines import Pipelines
+from semrouter_memory.codec.base import BodySettings
 from semrouter_memory.config import Config, MemoryConfig, OwnerIndexConfig
 from semrouter_memory.evaluation.running import FailureRecorder, clock_of, models_of, played_adapters
+from semrouter_memory.exchange.policy import RouteSettings, policy_for
 from semrouter_memory.exchange.turns import ExchangeSettings
 from semrouter_memory.manage.explaining import Explainer
 from semrouter_memory.manage.service import MemoryService
@@ -22,7 +24,6 @@ from semrouter_memory.model import (
     MemoryType,
     Message,
     OtherOwner,
-    RecallOptions,
     RecallRequest,
     RecallResult,
     Scope,
@@ -135,12 +136,8 @@ class Recalling:
         **more: Any,
     ) -> RecallResult:
         """Args: more: of `RecallOptions`."""
-        config = self.config
-        defaults = {
-            "limit": config.default_retrieval_limit,
-            "threshold": config.default_similarity_threshold,
-        }
-        options = RecallOptions(types=types, session=session, **{**defaults, **more})
+        defaults = policy_for(self.config, RouteSettings(), BodySettings(), opted_out=False).options
+        options = replace(defaults, types=types, session=session, **more)
         request = RecallRequest(
             scope=scope,
             query=query,

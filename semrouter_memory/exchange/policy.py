@@ -83,9 +83,7 @@ def policy_for(file: MemoryConfig, route: RouteSettings, body: BodySettings, *, 
     enabled = file.enabled and route.enabled is not False and body.enabled is not False
     auto_store = file.auto_store and route.auto_store is not False and body.auto_store is not False
     options = RecallOptions(
-        limit=min(
-            _first(body.retrieval_limit, route.retrieval_limit, file.default_retrieval_limit), file.recall.max_limit
-        ),
+        limit=_limit(file, route, body),
         threshold=_first(body.similarity_threshold, route.similarity_threshold, file.default_similarity_threshold),
         types=body.memory_types or route.memory_types,
         position=route.position or file.recall.position,
@@ -106,6 +104,15 @@ def policy_for(file: MemoryConfig, route: RouteSettings, body: BodySettings, *, 
     elif off is Governs.BOTH:
         refusal = Reason.UNREADABLE_SETTING
     return Policy(refusal, auto_store and Governs.WRITING not in off, options)
+
+
+def _limit(file: MemoryConfig, route: RouteSettings, body: BodySettings) -> int:
+    """How many memories are injected at most: what is asked for, within the bound of the strategy."""
+    if (route.strategy or file.recall.strategy) == "keywords":
+        default = bound = file.recall.max_keyword_memories
+    else:
+        default, bound = file.default_retrieval_limit, file.recall.max_limit
+    return min(_first(body.retrieval_limit, route.retrieval_limit, default), bound)
 
 
 def other_owners(

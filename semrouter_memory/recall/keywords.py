@@ -101,7 +101,6 @@ class KeywordSearch:
         self._source = source
         self._extractor = extractor
         self._oldest_first = config.keyword_order == "insertion"
-        self.limit: int | None = config.max_keyword_memories
 
     async def prepare(self) -> None:
         """Nothing to prepare."""
@@ -116,7 +115,7 @@ class KeywordSearch:
             first = next(memories, None)
             if first is None:
                 return SearchResult(empty=True)
-            matched = await self._matched(chain((first,), memories), keywords)
+            matched = await self._matched(chain((first,), memories), keywords, request.options.limit)
         hits = [Hit(memory, _MATCHES, _MATCHES) for memory in matched]
         return SearchResult(hits, pinned_by_user=frozenset(memory.id for memory in matched if memory.pinned))
 
@@ -126,9 +125,9 @@ class KeywordSearch:
         with deadline.external_model():
             return await self._extractor.keywords(query.text, until=deadline.keywords(of_model=True))
 
-    async def _matched(self, memories: Iterator[Memory], keywords: Sequence[str]) -> list[Memory]:
-        """More than the cap, since some may be visible or deleted; others get their turn between, and the deadline."""
-        wanted = max(_SPARE * (self.limit or 0), _LEAST)
+    async def _matched(self, memories: Iterator[Memory], keywords: Sequence[str], limit: int) -> list[Memory]:
+        """More than the limit, since some may be visible or deleted; others get their turn between, and the deadline."""
+        wanted = max(_SPARE * limit, _LEAST)
         matched: list[Memory] = []
         while len(matched) < wanted and (some := list(islice(memories, _AT_A_TIME))):
             matched += matching(some, keywords, limit=wanted - len(matched))

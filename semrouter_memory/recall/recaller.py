@@ -181,13 +181,13 @@ class Recaller:
             return RecallResult(reason=Reason.PAUSED)
         hits = _existing(request.scope, tombstones, result.hits, explanation)
         texts = await visible() if visible is not None else request.visible
-        options, limit = request.options, self._strategies(request).own.limit
+        options = request.options
         verdicts = _Verdicts(unrecorded if explanation is None else explanation.judge)
         budget = self._budget(options)
         with timer.measure("rank"):
             chosen = choose(
                 hits,
-                options if limit is None else replace(options, limit=limit),
+                options,
                 visible=texts,
                 cost=self._cost(options),
                 budget=budget,

@@ -106,7 +106,6 @@ class RewritingSearch:
         self._strategy = strategy
         self._rewriter = rewriter
         self.any_message = strategy.any_message
-        self.limit = strategy.limit
 
     async def prepare(self) -> None:
         await self._strategy.prepare()

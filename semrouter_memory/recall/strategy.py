@@ -71,10 +71,6 @@ class Strategy(Protocol):
     def any_message(self) -> bool:
         """Whether it also searches for a greeting and for an empty message."""
 
-    @property
-    def limit(self) -> int | None:
-        """How many memories are injected at most; None: as many as the request says."""
-
     async def prepare(self) -> None:
         """Do what can be done before the first request. Raises `UnavailableError`."""
 

@@ -49,7 +49,6 @@ class VectorSearch(ABC):
     """
 
     any_message = False
-    limit: int | None = None
 
     def __init__(
         self, *, source: MemorySource, embedder: Embedder, config: RecallConfig, vectors: QueryVectors | None = None

@@ -156,6 +156,7 @@ async def test_keywords_give_the_newest_memories_that_have_them_all(
 
         assert await recalled.given("the Hawaii hotel?") == trips[:1:-1]
         assert await recalled.given("hello") == ["User has a dog", *trips[:2:-1]]
+        assert await recalled.given("hello", limit=1) == ["User has a dog"]
         assert await recalled.given("Hawaii dog") == []
         result = await recalled.ask("hello")
     assert {"embed", "score"} & result.steps_ms.keys() == {"score"}

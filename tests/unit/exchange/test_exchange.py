@@ -294,6 +294,17 @@ class TestSwitches:
         step = recall_step(make_exchange(memory, route=route), RECALL, chat("deploy?", **fields))
         assert step.request.options.limit == 21
 
+    @pytest.mark.parametrize(("route", "asked", "limit"), [(None, None, 20), (9, None, 9), (9, 2, 2), (None, 21, 20)])
+    @pytest.mark.parametrize("of_route", [True, False])
+    def test_keywords_give_all_up_to_their_own_bound_unless_fewer_are_asked_for(
+        self, make_exchange: MakeExchange, route: int | None, asked: int | None, limit: int, *, of_route: bool
+    ) -> None:
+        memory = {} if of_route else {"recall": {"strategy": "keywords"}}
+        settings = RouteSettings(retrieval_limit=route, strategy="keywords" if of_route else None)
+        fields = {"memory_config": {"retrieval_limit": asked}}
+        step = recall_step(make_exchange(memory, route=settings), RECALL, chat("deploy?", **fields))
+        assert step.request.options.limit == limit
+
     def test_a_verified_claim_wins_over_the_header(self, make_exchange: MakeExchange) -> None:
         config = {"identity": {"jwt_claim": "sub"}}
         metadata = {"envoy.filters.http.jwt_authn": {"payload": {"sub": "carol"}}}
