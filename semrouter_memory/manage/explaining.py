@@ -258,7 +258,9 @@ class RecallJson(ApiAnswer):
             text=result.text,
             question=QuestionJson.of(explanation),
             data=[
-                CandidateJson.of(each, scope, dict(columns.get(each.hit.memory.id, {})), usage)
+                CandidateJson.of(
+                    each, scope, dict(columns.get((each.hit.memory.scope.owner, each.hit.memory.id), {})), usage
+                )
                 for each in explanation.considered
             ],
             steps_ms=dict(result.steps_ms),

@@ -67,13 +67,13 @@ class Explanation:
         query: the question; None where the request was not read.
         features: of the query; None where it was not searched by meaning.
         searched: the texts that were searched for.
-        columns: features of candidates, by memory id.
+        columns: features of candidates, by owner and memory id.
     """
 
     query: Query | None = None
     features: QueryFeatures | None = None
     searched: list[str] = field(default_factory=list)
-    columns: dict[str, Mapping[str, float]] = field(default_factory=dict)
+    columns: dict[tuple[str, str], Mapping[str, float]] = field(default_factory=dict)
     _considered: dict[tuple[str, str], Considered] = field(default_factory=dict)
 
     def judge(self, hit: Hit, verdict: Verdict) -> None:
@@ -85,6 +85,12 @@ class Explanation:
         ids = {hit.memory.id for hit in existing}
         for hit in hits:
             self.judge(hit, Verdict.UNDECIDED if hit.memory.id in ids else Verdict.DELETED)
+
+    def adopt(self, other: "Explanation") -> None:
+        """Take over what a search of another owner records; of the question, what no search of the user's own records."""
+        self.columns.update(other.columns)
+        self.searched += other.searched
+        self.features = self.features or other.features
 
     def left_out(self, hits: Iterable[Hit], options: RecallOptions) -> None:
         """Record hits that the request does not ask for, by their type or by its filter."""

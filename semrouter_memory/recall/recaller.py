@@ -196,8 +196,9 @@ class Recaller:
                 others=others,
                 judge=verdicts.judge,
             )
-        ranking = best_first((*hits, *(hit for other in others for hit in other.hits))) if others else hits
-        reason = Reason.INJECTED if chosen else _why_nothing(result, hits, verdicts.given)
+        found = [*hits, *(hit for other in others for hit in other.hits)]
+        reason = Reason.INJECTED if chosen else _why_nothing(result, found, verdicts.given)
+        ranking = best_first(found) if others else found
         return RecallResult(reason=reason, hits=chosen, ranking=tuple(ranking[:_RANKING]))
 
     async def _search_all(
@@ -222,9 +223,15 @@ class Recaller:
     ) -> OthersHits:
         try:
             # A deadline of its own: what it adds for a queue is this search's alone.
-            strategy = self._strategies(request).others
-            result = await strategy.search(query, request.of(other), Deadline(self._config), StepTimer())
-            return OthersHits(other, await self._not_deleted(other.scope, result.hits, explanation))
+            strategy, apart = (
+                self._strategies(request).others,
+                StepTimer(None if explanation is None else Explanation()),
+            )
+            result = await strategy.search(query, request.of(other), Deadline(self._config), apart)
+            if explanation is not None and apart.explanation is not None:
+                explanation.adopt(apart.explanation)
+            pinned = result.pinned_by_user if pinned_tokens(request.options, self._config) else frozenset[str]()
+            return OthersHits(other, await self._not_deleted(other.scope, result.hits, explanation), pinned)
         except UnavailableError:
             return OthersHits(other, ())
         except Exception as error:  # noqa: BLE001 - the user's own memories are recalled all the same
@@ -333,7 +340,8 @@ class _Verdicts:
 
 
 def _why_nothing(result: SearchResult, existing: Sequence[Hit], verdicts: set[Verdict]) -> Reason:
-    has_none = result.empty or (result.hits and not existing)
+    """Args: existing: of all owners."""
+    has_none = not existing and (result.empty or result.hits)
     if result.rewrite_late and not has_none:
         return Reason.REWRITE_TIMEOUT
     if Verdict.OVER_BUDGET in verdicts:

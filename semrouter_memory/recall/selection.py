@@ -40,10 +40,11 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class OthersHits:
-    """What was found of an owner besides the user and is not deleted."""
+    """What was found of an owner besides the user and is not deleted; ids of those that are pinned."""
 
     owner: OtherOwner
     hits: Sequence[Hit]
+    pinned: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -74,7 +75,7 @@ def choose(
         visible: every text that the model sees anyway.
         cost: what rendering a hit takes of the budget. A smaller one may still fit after one that does not.
         pinned: ids of memories that need not reach the threshold; those in `pinned_by_user` come before all others, too.
-        others: hits of other owners, each with its own limit and bound on tokens; all are ranked as one.
+        others: hits of other owners, each with its own limit and bound on tokens; all are ranked as one, but for pins.
         judge: takes the verdict on each hit; where it takes several, the last one holds.
     """
     own, allowances = _Allowance(options.limit, budget.tokens), _allowances(others, budget)
@@ -84,8 +85,7 @@ def choose(
     eligible = _eligible(_foremost(hits, pinned_by_user), options, pinned | pinned_by_user, judge)
     for hit in _ranked(eligible, others, options, pinned_by_user, judge):
         allowed = allowances.get(hit.memory.scope.owner, own) if others else own
-        content = hit.memory.content
-        if (obstacle := _obstacle(content, allowed, already, texts)) is not None:
+        if (obstacle := _obstacle(hit.memory.content, allowed, already, texts)) is not None:
             judge(hit, obstacle)
             continue
         needed = cost(hit)
@@ -93,10 +93,11 @@ def choose(
         if needed > min(left, allowed.tokens) or (is_pinned and needed > pinned_left):
             judge(hit, Verdict.OVER_BUDGET)
             continue
-        judge(hit, Verdict.PINNED if is_pinned and hit.memory.id in pinned_by_user else Verdict.CHOSEN)
+        by_wish = is_pinned and hit.memory.id in pinned_by_user | _pinned_by(others)
+        judge(hit, Verdict.PINNED if by_wish else Verdict.CHOSEN)
         allowed.memories, allowed.tokens = allowed.memories - 1, allowed.tokens - needed
         left, pinned_left = left - needed, pinned_left - needed * is_pinned
-        already.add(content)
+        already.add(hit.memory.content)
         chosen.append(hit)
     return tuple(chosen)
 
@@ -112,8 +113,13 @@ def _ranked(
     """The eligible hits of all owners."""
     if not others:
         return own
-    of_others = (hit for other in others for hit in _eligible(other.hits, options, frozenset(), judge))
-    return _foremost(sorted((*own, *of_others), key=lambda hit: -hit.relevance), foremost)
+    of_others = (hit for other in others for hit in _eligible(other.hits, options, other.pinned, judge))
+    ranked = sorted((*own, *of_others), key=lambda hit: -hit.relevance)
+    return _foremost(_foremost(ranked, _pinned_by(others)), foremost)
+
+
+def _pinned_by(others: Sequence[OthersHits]) -> frozenset[str]:
+    return frozenset[str]().union(*(other.pinned for other in others))
 
 
 def _allowances(others: Sequence[OthersHits], budget: Budget) -> dict[str, _Allowance]:

@@ -16,7 +16,7 @@ from semrouter_memory.config import RecallConfig
 from semrouter_memory.language.scripts import CJK, simplified
 from semrouter_memory.language.third_person import to_third_person
 from semrouter_memory.language.words import content_runs, content_words
-from semrouter_memory.model import Criteria, Hit, OwnerKind, RecallRequest, Vector
+from semrouter_memory.model import Criteria, Hit, RecallRequest, Vector
 from semrouter_memory.ports import Embedder, MemoryIndex
 from semrouter_memory.recall import categories, relevance
 from semrouter_memory.recall.deadline import Deadline, StepTimer, discard
@@ -85,8 +85,9 @@ class VectorSearch(ABC):
         finally:
             discard(embedding)
         if candidates is None:
+            pinned = pinned_tokens(request.options, self._config) > 0
             with timer.measure("search"):
-                index = await self._in_store(criteria, vector, query, limit=limit, pinned=self._gives_pinned(request))
+                index = await self._in_store(criteria, vector, query, limit=limit, pinned=pinned)
             with timer.measure("score"):
                 candidates = CandidateFeatures.of(index, index.positions(criteria), features)
         with timer.measure("score"):
@@ -140,10 +141,6 @@ class VectorSearch(ABC):
         return await self._source.reader.search_index(
             criteria, vector, limit=limit, fresh=fresh, text=text, pinned=pinned
         )
-
-    def _gives_pinned(self, request: RecallRequest) -> bool:
-        """Whether what is pinned is injected however far it is: of the user's own, where there is room for it."""
-        return request.scope.kind is OwnerKind.USER and pinned_tokens(request.options, self._config) > 0
 
     # -- what a strategy decides ---------------------------------------------------------------------------------------
 
@@ -246,7 +243,7 @@ def _ids(hits: Sequence[Hit], rows: Sequence[int], wanted: Sequence[int]) -> fro
 def _record(explanation: Explanation, hits: Sequence[Hit], columns: Mapping[str, Floats | float]) -> None:
     """Record the features by memory; those of the query alone are the same for each."""
     for row, hit in enumerate(hits):
-        explanation.columns[hit.memory.id] = {
+        explanation.columns[hit.memory.scope.owner, hit.memory.id] = {
             name: float(column if isinstance(column, float) else column[row]) for name, column in columns.items()
         }
 

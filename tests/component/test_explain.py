@@ -213,6 +213,19 @@ async def test_what_others_know_is_shown_where_it_is_chosen_and_nowhere_else(kno
     assert ACME.owner not in {each["owner"] for each in (await explained(known))["data"]}
 
 
+async def test_of_a_user_without_memories_the_organisations_are_explained_as_their_own_are(embedder: Embedder) -> None:
+    async with recalling(embedder) as made:
+        await made.remember("The travel budget of a trip is $2,000 at most", "Lunch is at noon", scope=ACME)
+        answer = await explained(made, headers={"x-memory-org": "acme"})
+        nothing = await explained(made, "How are you today?", headers={"x-memory-org": "acme"})
+    assert answer["reason"] == "injected"
+    assert answer["question"]["searched"] == [QUESTION]
+    assert answer["question"]["wants"] is not None
+    assert all(each["features"] for each in answer["data"])
+    # There are memories, none of which is relevant enough.
+    assert nothing["reason"] == "below_threshold"
+
+
 @pytest.mark.parametrize(
     ("fields", "param"),
     [

@@ -5,13 +5,14 @@ from collections.abc import AsyncIterator
 import pytest
 
 from semrouter_memory.manage.schemas import StoreRequest, UpdateRequest
-from semrouter_memory.model import FORM, WITHIN, Message, Reach, Reason, Role, Scope, Tombstone
+from semrouter_memory.model import FORM, WITHIN, Message, OtherOwner, OwnerKind, Reach, Reason, Role, Scope, Tombstone
 from semrouter_memory.ports import Embedder
 from tests.recalling import ALICE, NOW, Recalling, recalling
 
 pytest_plugins = ("tests.model_fixture",)
 
 BOB = Scope("bob")
+ACME = Scope("acme", kind=OwnerKind.ORGANISATION)
 BUDGET = "User's budget for the Hawaii trip is $10,000"
 PEANUTS = "User is allergic to peanuts"
 SHORT = "User prefers short answers without bullet points"
@@ -287,6 +288,18 @@ async def test_what_the_user_pinned_is_given_whatever_is_asked(empty: Recalling)
     assert await empty.given("What is the boiling point of water?", scope=BOB) == []
     await empty.service().update(ALICE, stored.id, UpdateRequest(pinned=False))
     assert volvo not in await empty.given("Where do I live?")
+
+
+async def test_what_is_pinned_of_an_organisation_is_given_to_every_request_that_carries_it(empty: Recalling) -> None:
+    await empty.remember(*FACTS)
+    await empty.remember(*MORE_FACTS, scope=ACME)
+    policy = "Bring the red folder to every audit"
+    await empty.service().store(ACME, StoreRequest(content=policy, pinned=True))
+    others = (OtherOwner(ACME, 3, 0.4),)
+    for query in ("What is the boiling point of water?", "Where do I live?"):
+        assert (await empty.given(query, others=others))[0] == policy
+        assert policy not in await empty.given(query)
+        assert policy not in await empty.given(query, others=others, pinned_tokens=0)
 
 
 @pytest.mark.parametrize("strategy", ["keywords", "semantic"])

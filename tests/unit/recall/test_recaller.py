@@ -236,6 +236,14 @@ async def test_another_owners_memories_are_enough(member: World) -> None:
     assert (await member.recaller().recall(OF_MEMBER)).reason is Reason.INJECTED
 
 
+async def test_what_other_owners_have_is_not_relevant_enough(member: World) -> None:
+    """The user has no memory: it is the organisation's that are below the threshold."""
+    member.hits[""] = member.hits[""][1:]
+    strict = replace(OF_MEMBER, options=RecallOptions(limit=2, threshold=0.95))
+
+    assert (await member.recaller().recall(strict)).reason is Reason.BELOW_THRESHOLD
+
+
 async def test_an_owners_deletions_are_its_own(member: World) -> None:
     """Both memories have the same id; the organisation's is deleted."""
     tombstones = member.tombstones

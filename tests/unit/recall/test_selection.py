@@ -179,6 +179,21 @@ def test_what_the_user_pinned_comes_first_whatever_its_relevance(make_hit: MakeH
     assert chosen(hits, **pinned | {"budget": Budget(tokens=100)}) == ["b", "a"]
 
 
+def test_what_another_owner_pinned_comes_next_whatever_its_relevance(make_hit: MakeHit) -> None:
+    """Within that owner's limit and the small budget."""
+    hits = [make_hit("a", 0.9, memory_id="a"), make_hit("b", 0.1, memory_id="b")]
+    theirs = [of(make_hit(name, relevance, memory_id=name), ACME) for name, relevance in (("o", 0.95), ("p", 0.2))]
+    pinned: dict[str, Any] = {"pinned_by_user": frozenset({"b"}), "budget": Budget(tokens=100, pinned_tokens=9)}
+
+    def given(limit: int, **more: Any) -> list[str]:
+        others = [OthersHits(OtherOwner(ACME, limit=limit, budget_share=1.0), theirs, frozenset({"p"}))]
+        return chosen(hits, others=others, **pinned | more)
+
+    assert given(5) == ["b", "p", "o", "a"]
+    assert given(1) == ["b", "p", "a"]
+    assert given(5, budget=Budget(tokens=100, pinned_tokens=1)) == ["b", "o", "a"]
+
+
 def test_what_is_pinned_has_a_small_budget_within_that_of_the_block(make_hit: MakeHit) -> None:
     hits = [make_hit("aaaa", 0.9), make_hit("bbb", 0.2, memory_id="b"), make_hit("cc", 0.1, memory_id="c")]
 
