@@ -19,9 +19,7 @@ _SMALL = re.compile(r"\b[a-z]+\b")
 _NAME = re.compile(rf"(?<![\w'’@/.]){_WORD}(?:\s(?:(?:of|the|de|la|van|von|der)\s)?{_WORD})*(?![\w@/])")
 _SENTENCE_ENDS = frozenset('.!?:;\n"“(')
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-_NO_NAMES = frozenset(
-    {*MONTHS, *_WEEKDAYS, "i", "user", "user's", "ok", "mr", "mrs", "dr", "ms", "the", "a", "an", "my"}
-)
+_NO_NAMES = frozenset({*MONTHS, *_WEEKDAYS, "i", "user", "user's", "ok", "the", "a", "an", "my"})
 _OWN = re.compile(
     rf"\b(?:[Mm]y|[Uu]ser['’]s)\s(?P<thing>[a-z]+(?:\s[a-z]+)??)(?:,|\sis\s(?:called|named)|['’]s\sname\sis|,?\s(?:called|named))?"
     rf"\s(?P<name>{_WORD}(?:\s{_WORD})*)"
@@ -33,6 +31,7 @@ _OF_THE_USER = re.compile(
     re.IGNORECASE,
 )
 """What the user calls theirs, somewhere: one or two words, or up to three characters."""
+_TITLE = re.compile(rf"\b(?:Dr|Mr|Mrs|Ms|Prof)\.?\s(?={_CAPITAL})")
 _LONGEST = 100
 
 
@@ -64,6 +63,8 @@ def entities(texts: Mapping[str, str]) -> list[Entity]:
     Args:
         texts: by key.
     """
+    # A title is no part of a name, and its stop ends no sentence.
+    texts = {key: _TITLE.sub("", text) for key, text in texts.items()}
     small = {word for text in texts.values() for word in _SMALL.findall(text)} | STOP_WORDS
     runs = {key: list(_runs(text)) for key, text in texts.items()}
     sure = {name for each in runs.values() for name, is_first in each if not is_first}

@@ -41,6 +41,13 @@ def test_what_the_user_calls_theirs_is_an_alias_and_finds_further_texts() -> Non
     assert named("我妹妹叫小雨", "我妹妹在上海工作") == {"小雨": (("妹妹",), [0, 1])}
 
 
+def test_a_title_is_no_part_of_a_name() -> None:
+    assert named("my boss Dr. Maria Gonzalez likes tea", "I saw Maria", "I wrote to Dr Gonzalez") == {
+        "Maria Gonzalez": (("Gonzalez", "Maria", "boss"), [0, 1, 2])
+    }
+    assert named("we met Mr. Smith and Prof. Braun") == {"Braun": ((), [0]), "Smith": ((), [0])}
+
+
 def test_of_two_brothers_neither_is_the_brother() -> None:
     found = named("my brother Tom", "my brother is called Ben", "my brother is ill")
     assert found == {"Ben": ((), [1]), "Tom": ((), [0])}
