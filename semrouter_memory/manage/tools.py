@@ -42,6 +42,7 @@ _READ = frozenset(
         "content",
         "context",
         "project_id",
+        "within_session",
         "category",
         "observed_at",
         "expires_at",

@@ -57,6 +57,15 @@ def of_bob(http: httpx.Client) -> None:
     http.post("/v1/memory", json={"content": "User is code-named Zephyr"}, headers=BOB).raise_for_status()
 
 
+@pytest.fixture
+def of_session(http: httpx.Client) -> None:
+    for fields in (
+        {"content": "The demo is in room Zebra", "within_session": "chat-7"},
+        {"content": "The demo is at noon"},
+    ):
+        http.post("/v1/memory", json=fields, headers=ALICE).raise_for_status()
+
+
 @asynccontextmanager
 async def connected(url: str, headers: dict[str, str] = ALICE, mode: Mode = "auto") -> AsyncIterator[Client]:
     async with (
@@ -123,6 +132,15 @@ async def test_while_remembering_is_paused_models_do_without_it(ports: Ports) ->
         assert await done(client, "forget", id=stored["id"]) == {"forgotten": stored["id"]}
         (await http.put(settings_path, json={"paused": False})).raise_for_status()
         assert (await done(client, "recall", query="What's my budget?"))["memories"] == []
+
+
+async def test_a_model_is_told_that_a_memory_holds_within_one_session(ports: Ports, of_session: None) -> None:
+    async with connected(ports.user_url + PATH) as client:
+        found = (await done(client, "recall", query="Where is the demo?"))["memories"]
+    assert {each["content"]: each.get("within_session") for each in found} == {
+        "The demo is in room Zebra": "chat-7",
+        "The demo is at noon": None,
+    }
 
 
 async def test_an_episode_is_recalled_apart_from_statements(ports: Ports) -> None:
