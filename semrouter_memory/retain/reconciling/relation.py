@@ -149,10 +149,10 @@ def _says_no_more(older: Statement, newer: Statement) -> bool:
 
 
 def about_others(older: Statement, newer: Statement) -> bool:
-    """Whether the two are about different persons, or are procedures with different goals."""
+    """Whether the two are about different persons, a value and its change, or procedures with different goals."""
     people = older.people ^ newer.people
     related = people <= _SPOUSES and "relationship" in older.attributes & newer.attributes
-    return bool(people and not related) or older.goal != newer.goal
+    return bool(people and not related) or older.goal != newer.goal or newer.is_difference > older.is_difference
 
 
 def keeps_both(older: Statement, newer: Statement) -> bool:

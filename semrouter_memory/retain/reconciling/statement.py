@@ -29,6 +29,8 @@ _GIVEN = (
 _HOLDS = tuple(f"user {held} " for held in ("lives in", "works as", "works at", "works for", "reports to"))
 _GOAL_OPENINGS = ("how to ", "to ", "for ", "when ")
 _GOAL_CHARS = range(3, 81)
+_MOMENTS = frozenset({"date", "time", "day", "year", "address", "phone"})
+"""Kinds of value that are no size: "by Friday"."""
 _CHANGED_KEY = re.compile(
     r"^user (?:\w+ ){0,2}?(?:\w+ed|cut) (?:the |an? |his |her |their |user's )?"
     r"(?P<key>(?!(?:to|from|back|in|out) )[^,;:.]{2,50}?) (?:to|from|until|with|by|into) "
@@ -64,6 +66,7 @@ class Statement:
         attributes: attributes that its words may name.
         goal: what a procedure is for; its words are the steps' then.
         signs: of its words and numbers, which `content` lacks.
+        is_difference: it tells by how much a value changed and not what it is now: "raised the rent by 50".
     """
 
     plain: str
@@ -87,6 +90,7 @@ class Statement:
     signs: Signs
     sentences: int
     is_event: bool
+    is_difference: bool
     is_chinese: bool
     in_third_person: bool
 
@@ -132,6 +136,7 @@ def statement(content: str, *, procedural: bool = False) -> Statement:
         signs=signs(content),
         sentences=len(sentences(content)) or 1,
         is_event=_is_event(plain),
+        is_difference=_is_difference(values, rest),
         is_chinese=bool(CJK.search(content)),
         in_third_person=told == content,
     )
@@ -165,6 +170,16 @@ def _procedure(plain: str) -> tuple[str, str]:
 def _is_event(plain: str) -> bool:
     """Whether it begins with a date: "on 2026-03-20 the user ..."."""
     return plain.startswith("on ") and plain[3:13].replace("-", "").isdigit() and plain[7:8] == plain[10:11] == "-"
+
+
+def _is_difference(values: frozenset[str], rest: str) -> bool:
+    """Whether one of the values is a change's size, and none the total after it. A value is a blank in the rest."""
+    if kinds(values).keys() <= _MOMENTS:
+        return False
+    said = f" {rest} "
+    before, behind, total = (_DIFFERENCE[name] for name in ("before", "behind", "total"))
+    added = any(f"{each} " in said for each in before) or any(f" {each}" in said for each in behind)
+    return added and not any(f"{each} " in said for each in total)
 
 
 def _former(plain: str) -> frozenset[str]:
@@ -205,6 +220,7 @@ MANY_VALUED_KEYS = frozenset(term for word in _VOCABULARY["numbers"]["several_ke
 MANY_VALUED = frozenset(_VOCABULARY["numbers"]["several"].split())
 _MARKS = _entries(_VOCABULARY["marks"])
 _ATTRIBUTES = _entries(_VOCABULARY["attributes"])
+_DIFFERENCE = _entries(_VOCABULARY["difference"])
 _SYNONYMS = {
     stem: name for name, listed in _VOCABULARY["synonyms"].items() for word in listed.split() for stem in terms(word)
 }

@@ -83,6 +83,24 @@ BESIDE = [
     ("用户对芒果过敏", "用户对虾过敏"),
 ]
 
+CHANGED_BY = [
+    ("Budget for Crete is $10,000", "Added $2,000 to Crete budget"),
+    ("User's rent is 900 euros", "User's rent went up by 50 euros"),
+    ("User's savings are $5,000", "User put another $500 into the savings"),
+    ("User's loan is $20,000", "User paid $3,000 off the loan"),
+    ("User's deadline is June 3", "User's deadline was extended by two weeks"),
+    ("User's garage has room for 3 cars", "User's garage got room for 2 more cars"),
+    ("用户的房租是900欧元", "用户的房租涨了50欧元"),
+    ("用户的存款是5万元", "用户的存款又加了5千元"),
+]
+
+TOTAL = [
+    ("User's budget for Crete is $10,000", "User raised the budget for Crete by $2,000 to $12,000"),
+    ("User's rent is 900 euros", "User's rent went up to 950 euros"),
+    ("User added $2,000 to the Crete budget", "User's Crete budget is now $12,000"),
+    ("用户的房租是900欧元", "用户的房租涨到950欧元了"),
+]
+
 REPEATED = [
     ("User lives in Bremen", "The user lives in Bremen."),
     ("User is allergic to walnuts", "The user has a walnut allergy"),
@@ -119,6 +137,16 @@ def test_a_new_value_replaces_the_old_one(known: str, new: str) -> None:
 def test_neither_of_two_that_can_both_be_true_replaces_or_repeats_the_other(one: str, other: str) -> None:
     for older, newer in ((one, other), (other, one)):
         assert related(older, newer, SIMILARITY) in {Relation.UNRELATED, Relation.CONTRADICTS}
+
+
+@pytest.mark.parametrize(("known", "new"), CHANGED_BY)
+def test_by_how_much_a_value_changed_does_not_replace_the_value(known: str, new: str) -> None:
+    assert related(known, new, SIMILARITY) is Relation.UNRELATED
+
+
+@pytest.mark.parametrize(("known", "new"), TOTAL)
+def test_the_total_after_a_change_replaces_the_value(known: str, new: str) -> None:
+    assert related(known, new, SIMILARITY) is Relation.REPLACES
 
 
 @pytest.mark.parametrize(("known", "new"), REPEATED)
