@@ -64,6 +64,7 @@ _FIRST_WORDS = frozenset({*NUMBER_WORDS, *ORDINALS, *_MONTHS, *_WEEKDAYS, *_CURR
 """The words, as opposed to figures and signs, with which a value may begin."""
 _HAN_NUMBER = re.compile(
     r"[一二两三四五六七八九十]{1,20}[百千万][零〇一二两三四五六七八九十百千万]{0,20}|[零〇一二两三四五六七八九十]{1,20}(?=[元块岁个点月号日年天次小分公斤杯楼层人口只条匹位名本台部辆份双间])"
+    r"|\d{1,4}(?:万\d千?|千\d百?)(?:\d百)?(?![\d.,百十月号日年点岁个])"
 )
 
 
@@ -116,17 +117,18 @@ def kinds(found: frozenset[str]) -> dict[str, frozenset[str]]:
 
 
 def han_number(text: str) -> int:
-    """The number that Chinese characters write: 一九九五, 三百, 一万二."""
+    """The number that Chinese characters write, also with figures among them: 一九九五, 三百, 一万二, 1万5千."""
     if all(char in _DIGITS for char in text):
         return int("".join(str(_DIGITS[char]) for char in text))
     total, digit, place = 0, 0, 1
-    for char in text:
-        if char == "万":
-            total, digit, place = (total + digit) * _PLACES[char], 0, _PLACES[char]
-        elif char in _PLACES:
-            total, digit, place = total + (digit or 1) * _PLACES[char], 0, _PLACES[char]
+    for part in re.findall(r"\d+|\D", text):
+        if part == "万":
+            total, digit, place = (total + digit) * _PLACES[part], 0, _PLACES[part]
+        elif part in _PLACES:
+            total, digit, place = total + (digit or 1) * _PLACES[part], 0, _PLACES[part]
         else:
-            digit, place = _DIGITS[char], place if _DIGITS[char] else 1
+            digit = _DIGITS[part] if part in _DIGITS else int(part)
+            place = place if digit else 1
     # The last digit counts tenths of the place before it: 一万二 is 12,000.
     return total + digit * (place // 10 if place > 10 else 1)  # noqa: PLR2004
 

@@ -22,9 +22,11 @@ _KEY = re.compile(
     r"^(?:user's|[a-z]+'s) (?P<key>" + _PHRASE + r")"
     r" (?:(?:is|are|was|were|will be|has been|has|gets?|goes|takes?) |[a-z]{3,}(?:s|ed) (?=(?:on|at|in|to|from|until|by) |\W?\d))"
 )
+_NOW_ZH = "(?:现在|目前|如今|现)?"
 _GIVEN = (
     re.compile(rf"^user's (?P<key>{_PHRASE}) (?:is|are) (?:now |called |named )*(?P<value>\S.*)$"),
-    re.compile(r"^user(?P<key>的.{1,8}?[是叫]|住在|是)(?P<value>.+)$"),
+    re.compile(r"^user(?P<key>的[^是叫]{1,8}?叫|住在|是)(?P<value>.+)$"),
+    re.compile(rf"^user(?P<key>的[^是叫]{{1,8}}?){_NOW_ZH}(?:是|(?<![因作])为)(?P<value>.+)$"),
 )
 _HOLDS = tuple(f"user {held} " for held in ("lives in", "works as", "works at", "works for", "reports to"))
 _GOAL_OPENINGS = ("how to ", "to ", "for ", "when ")
@@ -35,7 +37,7 @@ _CHANGED_KEY = re.compile(
     r"^user (?:\w+ ){0,2}?(?:\w+ed|cut) (?:the |an? |his |her |their |user's )?"
     r"(?P<key>(?!(?:to|from|back|in|out) )[^,;:.]{2,50}?) (?:to|from|until|with|by|into) "
 )
-_HAN_KEY = re.compile(rf"^user的(?P<key>[{CJK_RANGE}]{{1,8}}?)(?:是|为|改|换|变|涨|降|在|推迟|提前|搬|\s)")
+_HAN_KEY = re.compile(rf"^user的(?P<key>[{CJK_RANGE}]{{1,8}}?){_NOW_ZH}(?:是|为|改|换|变|涨|降|在|推迟|提前|搬|\s)")
 _FOR = re.compile(
     r"\b(?:for|at(?= (?:home|work|school|the office))) (?:the |an? |user's |his |her |their )?(?P<what>[\w-]+(?: (?!(?:is|at|in|on|to|and|the)\b)[\w-]+)?)"
 )

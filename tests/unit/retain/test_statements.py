@@ -107,6 +107,11 @@ def test_a_correction_gives_its_value_to_what_was_spoken_of(
         assert ([fact.text for fact in corrected.facts], corrected.context) == ([text], about)
 
 
+@pytest.mark.parametrize("verb", ["是", "现在是", "目前是", "现为", "改为"])
+def test_a_value_of_now_in_chinese_is_one_of_the_same_attribute(verb: str) -> None:
+    assert [fact.text for fact in facts(f"我的预算{verb}15,000美元")] == ["用户的预算是15,000美元"]
+
+
 def test_a_correction_in_chinese_gives_its_value_to_what_was_spoken_of() -> None:
     assert [fact.text for fact in facts("现在改成三万了", "我的预算是两万")] == ["用户的预算是三万"]
 
