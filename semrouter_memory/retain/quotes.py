@@ -6,6 +6,7 @@ explains another ("a studio in Porto", "80 a night at most"); long messages beco
 short to be understood alone carries the question that it answers, or what was said before it, as its context.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -35,6 +36,8 @@ _MIN_PART_CHARS = 120
 """Of a sentence that is cut because it is longer than a quote."""
 _LOOK_BACK = 3
 """Turns before those that are read in which a short quote's context is looked for."""
+_FIRST_ITEM, _NUMBERED = re.compile(r"[:：]\s*1[.)]\s*$"), re.compile(r"\s\d{1,2}[.)]\s*$")
+"""Behind these stands an item of a list within a line."""
 _FACT_CUT = 0.05
 """From this probability on a sentence that is a fact and nothing else is stored; role-play and pasted texts lie below."""
 
@@ -161,15 +164,16 @@ def _read(own: str, asked: str) -> tuple[Sequence[str], Sequence[bool], Sequence
 
 
 def _with_lists(pieces: Sequence[str]) -> Iterator[str]:
-    """The sentences; a line that introduces a list with its items, which tell nothing alone: "My tools:", "- Procreate"."""
+    """The sentences; what introduces a list with its items, which tell nothing alone: "My tools:", "- Procreate"; "Steps: 1.", "test 2."."""
     lead = ""
     for piece in pieces:
-        if lead and is_item(piece):
+        if lead and (is_item(piece) or _NUMBERED.search(lead)):
             lead += piece
             continue
         if lead:
             yield lead
-        introduces = piece.rstrip().endswith((":", "：")) and not (orders(piece) or any(directives.wished([piece])))
+        begun = piece.rstrip().endswith((":", "：")) or _FIRST_ITEM.search(piece)
+        introduces = bool(begun) and not (orders(piece) or any(directives.wished([piece])))
         lead = piece if introduces else ""
         if not introduces:
             yield piece

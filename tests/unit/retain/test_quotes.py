@@ -281,6 +281,11 @@ def test_a_lesson_beside_a_fact_is_a_quote_of_its_own(make_turn: MakeTurn) -> No
     ]
 
 
+def test_a_numbered_list_in_a_line_is_stored_whole(make_turn: MakeTurn) -> None:
+    said = "My release steps: 1. run the tests 2. tag the commit 3. push the tag"
+    assert contents(make_turn, said) == [said]
+
+
 def test_a_pasted_lesson_is_not_the_users(make_turn: MakeTurn) -> None:
     assert quotes.candidates([make_turn("Summarise this:\n\nNext time verify the k8s version.")]) == ()
 
