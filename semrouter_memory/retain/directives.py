@@ -25,6 +25,8 @@ _CAST = re.compile(r"\b(?i:you(?:'re| are)) [A-ZÀ-Þ][\w'-]+\s?[.,!]|(?:^|\n)[^
 """Casts the assistant ("You are Gandalf."), or tells what a character does (*draws a sword*). "*sigh*" does not."""
 _ANNOUNCED_TOKENS = 4
 """Chinese characters between "记住" and the colon of an announcement."""
+_GOAL_TOKENS = 16
+"""In front of the colon behind which the steps are."""
 
 
 # -- the users' own words
@@ -198,6 +200,22 @@ def is_lesson(sentence: str) -> bool:
     told = sentence[spans(sentence)[place][0] :]
     instructs = phrases("instructs").length_at(found, place) > 0 or phrases("instructs_zh").occur_in(told)
     return ":" in found[behind:place] or instructs or orders(told)
+
+
+def is_procedure(text: str) -> bool:
+    """Whether it tells how something is done: a goal with its steps ("To deploy: run ..."), or what comes first and what then."""
+    found = tokens(text)
+    if found[-1:] == ("?",):
+        return False
+    start = after(found, _FILLERS)
+    aimed = phrases("goals").length_at(found, start) and not phrases("not_goals").length_at(found, start)
+    goal = found[: found.index(":")] if ":" in found[:-1] else ()
+    if 0 < len(goal) <= _GOAL_TOKENS and (aimed or next(phrases("procedures").places(goal), None) is not None):
+        return True
+    others = {place + skipped for place in phrases("no_first_steps").places(found) for skipped in (0, 1)}
+    firsts = (place for place in phrases("first_steps").places(found) if place not in others)
+    first = start if aimed else next(firsts, len(found))
+    return any(place > first for place in phrases("further_steps").places(found))
 
 
 def _announces(piece: str) -> bool:

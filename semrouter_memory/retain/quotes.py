@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import groupby
 from types import MappingProxyType
 
 from semrouter_memory.language.layouts import is_item, list_in_line
@@ -94,9 +93,7 @@ class _Message:
             for piece, telling, each in zip(self.pieces, tells, self.judged, strict=True)
             if (telling or each.explains) and self._may_be_stored(piece)
         ]
-        # A lesson is a quote of its own: it is a procedure, and the rest of the message is not.
-        alike = [[*each] for _, each in groupby(together, lambda each: directives.is_lesson(each[0]))]
-        passages = [passage for each in alike for passage in _passages(each)]
+        passages = [passage for alike in _apart(together) for passage in _passages(alike)]
         return [each for each in passages if any(map(str.isalnum, each)) and not content_policy.reason(each)]
 
 
@@ -187,6 +184,24 @@ def _is_hollow(piece: str) -> bool:
     return bool(cut) and len(lead.split()) < _LEAD_WORDS and not any(map(str.isalnum, rest))
 
 
+def _is_procedural(sentence: str) -> bool:
+    """Whether it tells how something is done, or is to be done the next time."""
+    return directives.is_lesson(sentence) or directives.is_procedure(sentence)
+
+
+def _apart(pieces: Sequence[tuple[str, bool]]) -> list[list[tuple[str, bool]]]:
+    """The pieces in quotes: lessons apart from the rest, and a procedure with what follows it apart from what was told before."""
+    found: list[list[tuple[str, bool]]] = []
+    before = ""
+    for piece in pieces:
+        differ = directives.is_lesson(before) != directives.is_lesson(piece[0])
+        if not found or differ or (_is_procedural(piece[0]) and not _is_procedural(before)):
+            found.append([])
+        found[-1].append(piece)
+        before = piece[0]
+    return found
+
+
 def _tells(piece: str, probability: float) -> bool:
     return probability >= CUT or (probability >= _FACT_CUT and statements.is_fact(piece))
 
@@ -262,7 +277,7 @@ def _harmless(about: str) -> str:
 
 def _candidate(content: str, about: str, asked: str, facts: tuple[Fact, ...], turn: LoggedTurn) -> Candidate:
     return Candidate(
-        type=MemoryType.PROCEDURAL if directives.is_lesson(sentences(content)[0]) else MemoryType.SEMANTIC,
+        type=MemoryType.PROCEDURAL if _is_procedural(sentences(content)[0]) else MemoryType.SEMANTIC,
         content=content,
         observed_at=turn.observed_at,
         extractor=EXTRACTOR,

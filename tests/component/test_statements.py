@@ -330,3 +330,11 @@ async def test_chinese_statements_are_found_and_superseded_in_either_script(alic
     assert "我現在住在高雄" in now
     assert "我住在上海" not in now
     assert "我对花生过敏" not in now
+
+
+@pytest.mark.parametrize("model", [Answering()])
+async def test_a_quote_is_the_procedure_that_a_model_calls_it(alice: Installation, model: Answering) -> None:
+    said = "Our router resets when its button is held for ten seconds"
+    model.facts = [{"type": "procedural", "content": said, "turn": 1}]
+    await alice.say(said, session="a")
+    assert [(each.form, each.type) for each in await alice.memories()] == [("quote", MemoryType.PROCEDURAL)]

@@ -66,7 +66,12 @@ class RowFactory:
         return replace(memory.noting({WITHIN: None}), expires_at=memory.observed_at + lifetime if lifetime else None)
 
     def confirmed(self, known: Memory, candidate: Candidate, *, now: datetime) -> Memory:
-        """A memory that was said again: deleting it must reach these turns too. Unchanged when they are known already."""
+        """A memory that was said again: deleting it must reach these turns too. Unchanged when they are known already.
+
+        A quote takes the type of a procedure from a model's statement that says the same.
+        """
+        if candidate.extraction_model and candidate.type is MemoryType.PROCEDURAL and known.form == "quote":
+            known = self._as_procedure(known, now)
         sources = list(known.ids("turn_ids"))
         added = [turn_id for turn_id in candidate.turn_ids if turn_id not in sources]
         if not added:
@@ -83,6 +88,14 @@ class RowFactory:
             observed_at=max(known.observed_at, again.observed_at),
             expires_at=self._extended(known, again.observed_at),
         )
+
+    def _as_procedure(self, known: Memory, now: datetime) -> Memory:
+        if known.type is not MemoryType.SEMANTIC or known.superseded_at is not None:
+            return known
+        before, after = (self._lifetimes.get(kind) for kind in (known.type, MemoryType.PROCEDURAL))
+        by_type = known.expires_at == (known.observed_at + before if before else None)
+        expires_at = (known.observed_at + after if after else None) if by_type else known.expires_at
+        return known.changed(now, type=MemoryType.PROCEDURAL, expires_at=expires_at)
 
     def _extended(self, known: Memory, said_at: datetime) -> datetime | None:
         """As long as its type lives, or as long as somebody gave it, from when it was said again."""

@@ -281,9 +281,37 @@ def test_a_lesson_beside_a_fact_is_a_quote_of_its_own(make_turn: MakeTurn) -> No
     ]
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "To deploy payment-service: run npm build, then docker push",
+        "To deploy payment-service, I run npm build and then docker push",
+        "My release steps: 1. run the tests 2. tag the commit 3. push the tag",
+        "I always run the linter first, then the tests, and then I push.",
+        *("部署 payment-service：先运行 npm build，再 docker push", "我们发版先跑测试，然后打tag，最后部署"),
+    ],
+)
+def test_how_something_is_done_is_kept_as_a_procedure(make_turn: MakeTurn, said: str) -> None:
+    (candidate,) = quotes.candidates([make_turn(said)])
+    assert (candidate.content, candidate.type) == (said, MemoryType.PROCEDURAL)
+
+
 def test_a_numbered_list_in_a_line_is_stored_whole(make_turn: MakeTurn) -> None:
     said = "My release steps: 1. run the tests 2. tag the commit 3. push the tag"
     assert contents(make_turn, said) == [said]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "To be honest: I hate mushrooms.",
+        "My three favourite places: Rome, Oslo and Bonn.",
+        "My first day at Acme was in May, then I moved to Berlin.",
+        *("I want to learn Danish.", "我先生在渥太华上班，周末才回来。"),
+    ],
+)
+def test_what_tells_no_steps_is_no_procedure(make_turn: MakeTurn, said: str) -> None:
+    assert [each.type for each in quotes.candidates([make_turn(said)])] == [MemoryType.SEMANTIC]
 
 
 def test_a_pasted_lesson_is_not_the_users(make_turn: MakeTurn) -> None:
