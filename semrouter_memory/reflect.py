@@ -15,7 +15,9 @@ from typing import NamedTuple
 from semrouter_memory.codec.base import strip_block, strip_reasoning, unfenced
 from semrouter_memory.language.phrases import phrases
 from semrouter_memory.language.scripts import CJK, one_line, without_markers
+from semrouter_memory.language.sentences import asks, orders
 from semrouter_memory.language.terms import search_terms
+from semrouter_memory.language.words import content_words
 from semrouter_memory.model import REFLECTION_SOURCE, SESSION_SOURCE, ChatMessage, Json, Memory
 from semrouter_memory.recall.render import cited_source
 from semrouter_memory.recall.time_expressions import with_dates
@@ -24,6 +26,7 @@ from semrouter_memory.retain.extract_llm import json_array
 
 _MAX_SOURCE_CHARS = 2_000
 """Of one source; the beginning says most."""
+_TOPIC_WORDS = 4
 _MARK = re.compile(r"[\[【]\s*(\d{1,3}(?:\s*[,，、;]\s*\d{1,3})*)\s*[\]】]")
 
 
@@ -232,8 +235,16 @@ class Mentions:
 
 def naming(question: str, found: Sequence[Memory]) -> list[Memory]:
     """Those that share a word with the question; all where none does: what is relevant is not always about it."""
-    asked = {*search_terms(question)}
-    return [memory for memory in found if not asked.isdisjoint(search_terms(memory.searched))] or list(found)
+    return [memory for memory in found if shares_word(question, memory)] or list(found)
+
+
+def shares_word(question: str, memory: Memory) -> bool:
+    return not {*search_terms(question)}.isdisjoint(search_terms(memory.searched))
+
+
+def names_topic(question: str) -> bool:
+    """Whether it is no question and no order, only what they would be about."""
+    return len(content_words(question)) <= _TOPIC_WORDS and not asks(question) and not orders(question)
 
 
 def counted(found: Sequence[Memory]) -> Mentions:

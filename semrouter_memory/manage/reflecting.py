@@ -35,8 +35,10 @@ from semrouter_memory.reflect import (
     checked_answer,
     counted,
     in_words,
+    names_topic,
     naming,
     not_told,
+    shares_word,
     within,
 )
 from semrouter_memory.retain.passages import whole
@@ -197,10 +199,20 @@ class Reflector:
     async def _of_memories(self, scope: Scope, asked: ReflectRequest) -> list[Hit]:
         reach = Reach.ALL if asked.project_id is None else Reach.EXACT
         criteria = Criteria(scope, reach=reach)
-        hits = await self.searcher.search_fresh(criteria, asked.question, limit=MAX_HITS, calibrated=True)
-        deleted = await self.backends.turn_log.tombstones(scope)
-        found = [hit for hit in hits if hit.relevance >= self.threshold and not deleted.covers(hit.memory)]
+        found = await self._relevant(criteria, asked.question)
         return (await whole(self.backends.store, scope, found))[:MAX_HITS]
+
+    async def _relevant(self, criteria: Criteria, question: str) -> list[Hit]:
+        """What recall would find; of a topic ("deployment"), which asks nothing, what a search finds and the topic names."""
+        for is_topic in (True, False) if names_topic(question) else (False,):
+            hits = await self.searcher.search_fresh(criteria, question, limit=MAX_HITS, calibrated=not is_topic)
+            deleted = await self.backends.turn_log.tombstones(criteria.scope)
+            found = [hit for hit in hits if hit.relevance >= self.threshold and not deleted.covers(hit.memory)]
+            if is_topic:
+                found = [hit for hit in found if shares_word(question, hit.memory)]
+            if found:
+                return found
+        return []
 
     async def _answer(self, model: ChatModel, question: str, sources: Sequence[Memory]) -> CheckedAnswer | ModelError:
         """The model's answer, checked, or why there is none."""

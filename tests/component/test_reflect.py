@@ -230,6 +230,16 @@ async def test_without_a_model_it_is_counted(known: Recalling) -> None:
         assert {quote.id, again.id} <= {each["id"] for each in answer["citations"]}
 
 
+async def test_a_topic_is_answered_from_the_memories_that_name_it(known: Recalling) -> None:
+    deployed = ["I prefer docker-compose for deployment", "I deployed payment-service, port conflict again"]
+    await known.remember(*deployed, metadata={FORM: "quote"})
+    async with asking(known) as reflect:
+        for topic, named in (("deployment", 2), ("port conflicts", 1), ("docker-compose", 1), ("guitar chords", 0)):
+            answer = await reflect(topic)
+            assert [each["content"] in deployed for each in answer["citations"]] == [True] * named, topic
+            assert (answer["known"], answer["counted"]["times"]) == (bool(named), named)
+
+
 async def test_a_chinese_question_is_answered_in_chinese(known: Recalling) -> None:
     await known.remember("我对花生过敏", metadata={FORM: "quote"})
     async with asking(known) as reflect:
