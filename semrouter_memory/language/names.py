@@ -120,7 +120,10 @@ def _own_things(texts: Iterable[str]) -> dict[str, str]:
     own: dict[str, set[str]] = {}
     for text in texts:
         for match in _OWN.finditer(text):
-            own.setdefault(match["thing"] or match["han"], set()).add(match["name"] or match["called"])
+            thing = match["thing"] or match["han"]
+            # "My budget for Hawaii" names no budget.
+            if thing.rpartition(" ")[2] not in STOP_WORDS:
+                own.setdefault(thing, set()).add(match["name"] or match["called"])
     return {thing: next(iter(names)) for thing, names in own.items() if len(names) == 1}
 
 

@@ -48,6 +48,11 @@ def test_a_title_is_no_part_of_a_name() -> None:
     assert named("we met Mr. Smith and Prof. Braun") == {"Braun": ((), [0]), "Smith": ((), [0])}
 
 
+def test_what_only_stands_before_a_name_is_no_alias() -> None:
+    texts = ("User's budget for Hawaii is $10,000", "my flight to Oslo is at nine", "my budget for the car is $5,000")
+    assert named(*texts) == {"Hawaii": ((), [0]), "Oslo": ((), [1])}
+
+
 def test_of_two_brothers_neither_is_the_brother() -> None:
     found = named("my brother Tom", "my brother is called Ben", "my brother is ill")
     assert found == {"Ben": ((), [1]), "Tom": ((), [0])}
