@@ -76,7 +76,7 @@ class _Message:
 
     def _may_be_stored(self, piece: str) -> bool:
         # Users type the mark, too.
-        if LEFT_OUT not in self.turn.user_text and _is_hollow(piece):
+        if directives.is_small_talk(piece) or (LEFT_OUT not in self.turn.user_text and _is_hollow(piece)):
             return False
         return not content_policy.reason(_in_line(piece), content_policy.secret_question(self.asked))
 

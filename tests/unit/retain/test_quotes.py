@@ -6,7 +6,7 @@ import pytest
 
 from semrouter_memory.model import Candidate, LoggedTurn, MemoryType
 from semrouter_memory.retain import grounding, quotes
-from semrouter_memory.retain.directives import asks_to_remember
+from semrouter_memory.retain.directives import asks_to_remember, is_small_talk
 from tests.poisoned import BESIDE, CHINESE_FRAMES, CHINESE_POISONS, FRAMES, POISONS, WORDS
 
 from .conftest import NOW, MakeTurn
@@ -294,6 +294,23 @@ def test_a_lesson_beside_a_fact_is_a_quote_of_its_own(make_turn: MakeTurn) -> No
 def test_how_something_is_done_is_kept_as_a_procedure(make_turn: MakeTurn, said: str) -> None:
     (candidate,) = quotes.candidates([make_turn(said)])
     assert (candidate.content, candidate.type) == (said, MemoryType.PROCEDURAL)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        *("bye", "never mind", "ok, see you tomorrow!", "Thanks, have a nice day.", "good night then"),
+        *("再见", "晚安", "明天见！", "下次见", "没事", "好的，谢谢，再见", "那明天见啦"),
+    ],
+)
+def test_small_talk_is_not_stored_also_behind_a_question(make_turn: MakeTurn, said: str) -> None:
+    for asked in ("", "Noted.", "Is there anything else?", "还有别的问题吗？"):
+        assert of_message(make_turn, said, asked) == []
+
+
+@pytest.mark.parametrize("said", ["没有", "好的", "yes", "tomorrow"])
+def test_what_may_answer_a_question_is_no_small_talk(said: str) -> None:
+    assert not is_small_talk(said)
 
 
 def test_a_numbered_list_in_a_line_is_stored_whole(make_turn: MakeTurn) -> None:
