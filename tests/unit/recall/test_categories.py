@@ -41,6 +41,8 @@ MARKED = {
     "用户的预算是五千元": MemoryCategory.MONEY,
     "User prefers concise answers": MemoryCategory.ANSWER,
     "用户希望回答简短": MemoryCategory.ANSWER,
+    "用户偏好技术内容用要点列表而非长段落": MemoryCategory.ANSWER,
+    "讲东西的时候尽量举例子": MemoryCategory.ANSWER,
     "User's name is Marta": MemoryCategory.NAME,
     "用户叫李雷": MemoryCategory.NAME,
 }
@@ -115,6 +117,7 @@ def test_only_an_episode_may_be_a_question(content: str) -> None:
 
 def test_what_is_wanted_of_a_text_for_others_is_not_how_the_user_wants_to_be_answered() -> None:
     assert not categories_of(said("User wants concise emails to clients")) & MemoryCategory.ANSWER
+    assert not categories_of(said("用户希望给客户的邮件用要点列表")) & MemoryCategory.ANSWER
     assert categories_of(said("User wants emails in plain words")) & MemoryCategory.WRITING
 
 
