@@ -41,6 +41,12 @@ def test_xml_is_one_element_per_memory(make_hit: MakeHit) -> None:
     ]
 
 
+def test_a_category_of_the_callers_own_is_the_one_shown(make_hit: MakeHit) -> None:
+    hit = make_hit("User prefers dark mode", memory_id="m1")
+    given = replace(hit, memory=hit.memory.noting({"category": 'prefer"ence'}))
+    assert line(given, "xml") == """<memory id="m1" category='prefer"ence'>User prefers dark mode</memory>"""
+
+
 def test_nothing_renders_to_nothing() -> None:
     assert render((), "markdown") == render((), "xml") == ""
 
