@@ -23,6 +23,7 @@ _WITHDRAWALS, _WITHDRAWALS_ALONE = phrases("withdrawals"), phrases("withdrawals_
 _ROLE_PLAY_ENDS = phrases("role_play_ends")
 _CAST = re.compile(r"\b(?i:you(?:'re| are)) [A-ZÀ-Þ][\w'-]+\s?[.,!]|(?:^|\n)[^\S\n]*\*[a-z]{2,20}s [^*\n]{1,80}\*")
 """Casts the assistant ("You are Gandalf."), or tells what a character does (*draws a sword*). "*sigh*" does not."""
+_CLAUSES = re.compile(r"\s[-–—]{1,2}\s|—+|[;；]")
 _ANNOUNCED_TOKENS = 4
 """Chinese characters between "记住" and the colon of an announcement."""
 _GOAL_TOKENS = 16
@@ -195,7 +196,14 @@ def is_small_talk(sentence: str) -> bool:
 
 
 def is_lesson(sentence: str) -> bool:
-    """Whether it tells what to do the next time: "next time verify the version", "ask me first in future", "下次先备份"."""
+    """Whether it tells what to do the next time: "next time verify the version", "ask me first in future", "下次先备份".
+
+    It may stand behind what it was learned from: "The steps were wrong - next time verify the version".
+    """
+    return any(map(_is_lesson, _CLAUSES.split(sentence)))
+
+
+def _is_lesson(sentence: str) -> bool:
     found = tokens(sentence.rstrip(" .!。！"))
     if found[-1:] == ("?",):
         return False

@@ -247,6 +247,8 @@ def test_what_shall_be_remembered_is_kept_whatever_it_is(make_turn: MakeTurn, sa
             "ok, next time don't skip lunch",
         ),
         *("Note to self: back up before upgrading.", "Next time we should book two months ahead."),
+        "You gave me incorrect deployment steps - next time verify the k8s version first",
+        "上次部署步骤有误——下次应先核对 k8s 版本",
         *("下次先检查k8s版本", "以后部署前先跑一遍测试。", "教训：不要在周五上线。", "下次记得先备份数据库。"),
     ],
 )
