@@ -18,8 +18,9 @@ from semrouter_memory.config import RecallConfig
 from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import NotFoundError, UnavailableError
 from semrouter_memory.events import ExchangeFailed, WorkFailed
+from semrouter_memory.language.scripts import CJK
 from semrouter_memory.language.sentences import sentences
-from semrouter_memory.language.terms import terms
+from semrouter_memory.language.terms import search_terms, terms
 from semrouter_memory.model import (
     ALWAYS,
     Criteria,
@@ -123,7 +124,7 @@ class InWords:
     async def _meant(self, order: Command, request: RecallRequest) -> list[Memory]:
         """The memories that the order is about for sure, the surest first."""
         if order.order is Order.FORGET:
-            return await self._found(order.subject, request)
+            return [each for each in await self._found(order.subject, request) if _shares_word(order.subject, each)]
         asked, answered = _just_said(request)
         asked, stated = asked[: self._max_chars], sentences(answered[: self._max_chars])
         found = await self._found(asked, request)
@@ -185,6 +186,13 @@ def _states(answer: str, asked: str, memory: Memory) -> bool:
     if len(unstated) > _UNSTATED * len(wanted) or any(term[0].isdigit() for term in unstated):
         return False
     return not denies(answer, memory.content) and not denies(memory.content, answer)
+
+
+def _shares_word(text: str, memory: Memory) -> bool:
+    """Whether they have a word in common, where one of them is Chinese: similarities tell little there, and a character less."""
+    if not CJK.search(text) and not CJK.search(memory.searched):
+        return True
+    return any(len(each) > 1 for each in {*search_terms(text)} & {*search_terms(memory.searched)})
 
 
 def _is_own(memory: Memory, request: RecallRequest) -> bool:

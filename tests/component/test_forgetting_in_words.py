@@ -10,6 +10,7 @@ import pytest
 from semrouter_memory.deletion.in_words import InWords
 from semrouter_memory.errors import StoreUnavailableError
 from semrouter_memory.model import (
+    FORM,
     Criteria,
     MemoryType,
     Message,
@@ -234,6 +235,23 @@ async def test_chinese(embedder: Embedder) -> None:
         history = (Message(Role.USER, "我住在哪里？"), Message(Role.ASSISTANT, "您住在成都。"))
         await steers.obey(said("这已经不是真的了", history=history))
         assert await contents(made) == {"我养了一只狗叫豆豆", "我每月房租三千"}
+
+
+@pytest.mark.parametrize(
+    ("facts", "order"),
+    [
+        (("我对花生过敏",), "忘掉我的工资"),
+        (("我对花生过敏", "我住在奥斯陆"), "Forget what I told you about my salary"),
+        (("我的夏威夷旅行预算是1万美元", "I am allergic to peanuts"), "忘掉关于我的预算的内容"),
+    ],
+)
+async def test_of_few_memories_an_order_in_chinese_or_about_chinese_ones_deletes_no_other(
+    embedder: Embedder, facts: tuple[str, ...], order: str
+) -> None:
+    async with recalling(embedder, forget_deadline_ms=10_000) as made:
+        await made.remember(*facts, metadata={FORM: "quote"})
+        await made.pipelines.steers.obey(said(order))
+        assert await contents(made) >= {each for each in facts if "预算" not in each}
 
 
 async def test_an_unavailable_store_fails_no_request(
