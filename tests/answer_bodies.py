@@ -58,6 +58,8 @@ def said(*texts: str) -> dict[str, Any]:
 
 
 CALL = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "get_weather", "arguments": "{}"}
+APPROVAL = {"type": "mcp_approval_request", "id": "mcpr_1", "server_label": "s", "name": "book", "arguments": "{}"}
+SEARCH = {"type": "tool_search_call", "id": "tsc_1", "call_id": "c", "execution": "client", "arguments": {}}
 REASONING = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "secret thought"}]}
 DONE = b"data: [DONE]\n\n"
 
@@ -226,6 +228,12 @@ def _responses_json() -> Iterable[tuple[str, bytes, Answer | None]]:
             response({"type": "local_shell_call", "call_id": "c"}),
             _response_answer("", calls=("local_shell",)),
         ),
+        "a call that waits for approval": (response(REASONING, APPROVAL), _response_answer("", calls=("book",))),
+        "the client's search for tools": (response(SEARCH), _response_answer("", calls=("tool_search",))),
+        "the server's search for tools": (
+            response({**SEARCH, "execution": "server"}, said("4")),
+            _response_answer("4"),
+        ),
         "refusal": (
             response({"type": "message", "content": [{"type": "refusal", "refusal": "I cannot"}]}),
             _response_answer(""),
@@ -277,6 +285,13 @@ def _responses_sse() -> Iterable[tuple[str, bytes, Answer | None]]:
         + typed("response.output_item.done", output_index=0, item=CALL)
         + typed("response.completed", response=response()),
         _response_answer("", calls=("get_weather",)),
+    )
+    yield (
+        "approval without a final output",
+        created
+        + typed("response.output_item.done", output_index=0, item=APPROVAL)
+        + typed("response.completed", response=response()),
+        _response_answer("", calls=("book",)),
     )
     yield (
         "incomplete",

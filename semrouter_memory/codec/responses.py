@@ -37,6 +37,10 @@ CLIENT_CALLS = frozenset(
     {"function_call", "custom_tool_call", "computer_call", "local_shell_call", "shell_call", "apply_patch_call"}
 )
 """Calls that the client carries out and answers; the server's own tools run within one response."""
+_APPROVAL, _APPROVED = "mcp_approval_request", "mcp_approval_response"
+"""A call of a server's tool that waits for the client's word, and that word."""
+_SEARCH, _FOUND = "tool_search_call", "tool_search_output"
+"""A search for tools, and the tools that are known from there on; the item says who carries it out."""
 
 _ENDED = ("completed", "incomplete")
 """Statuses of a response that is at its end. An incomplete one met a limit, like a chat with the finish reason `length`."""
@@ -54,10 +58,20 @@ def responses_answer(response: dict[str, Any]) -> Answer | None:
         complete=True,
         response_id=string(response.get("id")),
         model=string(response.get("model")),
-        calls=tuple(call_name(item) for item in items if string(item.get("type")) in CLIENT_CALLS),
+        calls=tuple(call_name(item) for item in items if _waits(item)),
         # A server that leaves the output out of its final object gives an empty list.
         items=tuple(output) or None,
     )
+
+
+def _waits(item: dict[str, Any]) -> bool:
+    """Whether an item calls for something from the client, so that the turn goes on."""
+    kind = string(item.get("type"))
+    return kind in CLIENT_CALLS or kind == _APPROVAL or (kind == _SEARCH and _is_clients(item))
+
+
+def _is_clients(item: dict[str, Any]) -> bool:
+    return item.get("execution") == "client"
 
 
 def call_name(item: dict[str, Any]) -> str:
@@ -114,7 +128,7 @@ class ResponsesStream(AnswerStream):
         )
 
     def _item(self, position: int, item: dict[str, Any]) -> None:
-        if position not in self._calls and string(item.get("type")) in CLIENT_CALLS:
+        if position not in self._calls and _waits(item):
             self._calls[position] = call_name(item)
             self.kept_bytes += ENTRY_BYTES + len(self._calls[position])
 
@@ -123,7 +137,7 @@ def _place(event: dict[str, Any]) -> tuple[int, int]:
     return index(event.get("output_index")), index(event.get("content_index"))
 
 
-OUTPUTS = frozenset(f"{call}_output" for call in CLIENT_CALLS)
+OUTPUTS = frozenset({_APPROVED, *(f"{call}_output" for call in CLIENT_CALLS)})
 ATTACHED = frozenset(
     {
         "reasoning",
@@ -133,11 +147,13 @@ ATTACHED = frozenset(
         "image_generation_call",
         "mcp_call",
         "mcp_list_tools",
-        "mcp_approval_request",
-        "mcp_approval_response",
+        _SEARCH,
+        _FOUND,
     }
 )
-"""What belongs to the turn that it stands in: the server's own tools, approvals, reasoning."""
+"""What belongs to the turn that it stands in: the server's own tools, reasoning."""
+_LASTING = frozenset({"image_generation_call", _SEARCH, _FOUND})
+"""What no text can stand for. Later turns call the tools that were found."""
 
 _TEXT_OUTPUTS = frozenset({"function_call_output", "custom_tool_call_output", "local_shell_call_output"})
 """Results that are a text; others have a structure that a server checks."""
@@ -254,15 +270,17 @@ def entries_of(items: Sequence[Any]) -> Iterator[Entry]:
         if not isinstance(item, dict):
             continue
         kind = _kind(item)
-        call_id = string(item.get("call_id"))
         if kind == "message":
             yield _message(item, place)
-        elif kind in CLIENT_CALLS:
-            yield Entry(Kind.ASSISTANT, calls=(Call(call_id, call_name(item)),), place=place)
-        elif kind in OUTPUTS:
-            yield Entry(Kind.RESULT, text_of(item.get("output")), call_id=call_id, place=place)
+        elif _waits(item):
+            yield Entry(
+                Kind.ASSISTANT, calls=(Call(_call_id(item), call_name(item)),), place=place, lasting=kind in _LASTING
+            )
+        elif kind in OUTPUTS or (kind == _FOUND and _is_clients(item)):
+            text = text_of(item.get("output"))
+            yield Entry(Kind.RESULT, text, call_id=_call_id(item), place=place, lasting=kind in _LASTING)
         elif kind in ATTACHED:
-            yield _attached(item, kind, place)
+            yield Entry(Kind.ATTACHED, call_id=_call_id(item), place=place, lasting=kind in _LASTING)
         elif kind == _REFERENCE:
             yield _reference(string(item.get("id")), place)
         else:
@@ -281,16 +299,10 @@ def _message(item: dict[str, Any], place: int) -> Entry:
     return Entry(kind, text, place=place, lasting=holds_more(item.get("content")))
 
 
-def _attached(item: dict[str, Any], kind: str, place: int) -> Entry:
-    """What a user is asked to approve and the approval are held together like a call and its result."""
-    if kind == "mcp_approval_request":
-        return Entry(Kind.ATTACHED, calls=(Call(string(item.get("id")), ""),), place=place)
-    return Entry(
-        Kind.ATTACHED,
-        call_id=string(item.get("approval_request_id")),
-        place=place,
-        lasting=kind == "image_generation_call",
-    )
+def _call_id(item: dict[str, Any]) -> str:
+    """What a call and its result have in common."""
+    own = item.get("id") if item.get("type") == _APPROVAL else item.get("approval_request_id")
+    return string(item.get("call_id") or own)
 
 
 def _reference(item_id: str, place: int) -> Entry:

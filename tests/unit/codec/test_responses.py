@@ -133,6 +133,16 @@ def test_history_and_turn(given: Any, history: tuple[Message, ...], turn: tuple[
             {"type": "local_shell_call_output", "call_id": "c1", "output": "ok"},
             ToolUse("local_shell", "ok"),
         ),
+        (
+            {"type": "mcp_approval_request", "id": "m1", "name": "book", "server_label": "s", "arguments": "{}"},
+            {"type": "mcp_approval_response", "approval_request_id": "m1", "approve": True},
+            ToolUse("book"),
+        ),
+        (
+            {"type": "tool_search_call", "call_id": "c1", "execution": "client", "arguments": {}},
+            {"type": "tool_search_output", "call_id": "c1", "execution": "client", "tools": []},
+            ToolUse("tool_search"),
+        ),
     ],
 )
 def test_tools(call: dict[str, Any], output: dict[str, Any], tool: ToolUse) -> None:
@@ -142,8 +152,17 @@ def test_tools(call: dict[str, Any], output: dict[str, Any], tool: ToolUse) -> N
     assert parsed.turn_texts == ("A",)
 
 
-def test_a_result_in_a_stored_chain_is_a_loop_without_a_turn_text() -> None:
-    parsed = parse([RESULT], previous_response_id="resp_1")
+@pytest.mark.parametrize(
+    "result",
+    [
+        RESULT,
+        {"type": "mcp_approval_response", "approval_request_id": "m1", "approve": True},
+        {"type": "tool_search_output", "call_id": "c1", "execution": "client", "tools": []},
+    ],
+    ids=lambda result: result["type"],
+)
+def test_a_result_in_a_stored_chain_is_a_loop_without_a_turn_text(result: dict[str, Any]) -> None:
+    parsed = parse([result], previous_response_id="resp_1")
     assert parsed.in_tool_loop
     assert (parsed.turn_texts, parsed.tools, parsed.query) == ((), (), "")
 

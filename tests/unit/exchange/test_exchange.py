@@ -629,17 +629,27 @@ class TestToolLoop:
         exchange.receive(self.call())
         assert exchange.take_turn() is None
 
-    def test_a_tool_call_in_a_stored_chain_is_kept_as_incomplete(self, make_exchange: MakeExchange) -> None:
+    @pytest.mark.parametrize(
+        ("call", "tool"),
+        [
+            ({"type": "function_call", "call_id": "c1", "name": "weather", "arguments": "{}"}, "weather"),
+            ({"type": "mcp_approval_request", "id": "mcpr_1", "name": "book", "arguments": "{}"}, "book"),
+            ({"type": "tool_search_call", "call_id": "c1", "execution": "client", "arguments": {}}, "tool_search"),
+        ],
+        ids=lambda value: value if isinstance(value, str) else "",
+    )
+    def test_a_tool_call_in_a_stored_chain_is_kept_as_incomplete(
+        self, make_exchange: MakeExchange, call: dict[str, Any], tool: str
+    ) -> None:
         exchange = make_exchange()
         recall_step(exchange, SINGLE, orjson.dumps({"input": "weather where I live?"}), path="/v1/responses")
         exchange.recalled(NOTHING)
         exchange.receive(response_headers())
-        output = [{"type": "function_call", "call_id": "c1", "name": "weather", "arguments": "{}"}]
-        data = {"id": "resp_1", "object": "response", "status": "completed", "output": output}
+        data = {"id": "resp_1", "object": "response", "status": "completed", "output": [call]}
         exchange.receive(ResponseBody(orjson.dumps(data), end_of_stream=True))
         turn = exchange.take_turn()
         assert turn is not None
-        assert turn.tools == (ToolUse("weather"),)
+        assert turn.tools == (ToolUse(tool),)
         assert not turn.complete
         assert turn.user_texts == ("weather where I live?",)
 
