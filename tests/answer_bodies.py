@@ -74,12 +74,14 @@ def _completion(*choices: dict[str, Any], **more: Any) -> bytes:
     ).encode()
 
 
-def _answer(*texts: str, complete: bool = True, calls: tuple[str, ...] = ()) -> Answer:
-    return Answer(texts=texts, complete=complete, response_id="chatcmpl-7", model="m1", calls=calls)
+def _answer(*texts: str, complete: bool = True, calls: tuple[str, ...] = (), arguments: str = "") -> Answer:
+    return Answer(
+        texts=texts, complete=complete, response_id="chatcmpl-7", model="m1", calls=calls, arguments=arguments
+    )
 
 
-def _response_answer(text: str, *, complete: bool = True, calls: tuple[str, ...] = ()) -> Answer:
-    return Answer(texts=(text,), complete=complete, response_id="resp_9", model="m1", calls=calls)
+def _response_answer(text: str, *, complete: bool = True, calls: tuple[str, ...] = (), arguments: str = "") -> Answer:
+    return Answer(texts=(text,), complete=complete, response_id="resp_9", model="m1", calls=calls, arguments=arguments)
 
 
 def _chat_json() -> Iterable[tuple[str, bytes, Answer | None]]:
@@ -91,7 +93,11 @@ def _chat_json() -> Iterable[tuple[str, bytes, Answer | None]]:
         _completion(_message(content="b") | {"index": 1}, _message(content="a")),
         _answer("a", "b"),
     )
-    yield "tool calls", _completion(_message(content=None, tool_calls=[tool_call])), _answer("", calls=("get_weather",))
+    yield (
+        "tool calls",
+        _completion(_message(content=None, tool_calls=[tool_call])),
+        _answer("", calls=("get_weather",), arguments="{}"),
+    )
     yield (
         "older function call",
         _completion(_message(content=None, function_call={"name": "f", "arguments": ""})),
@@ -99,8 +105,12 @@ def _chat_json() -> Iterable[tuple[str, bytes, Answer | None]]:
     )
     yield (
         "custom tool",
-        _completion(_message(content=None, tool_calls=[{"type": "custom", "id": "c", "custom": {"name": "sql"}}])),
-        _answer("", calls=("sql",)),
+        _completion(
+            _message(
+                content=None, tool_calls=[{"type": "custom", "id": "c", "custom": {"name": "sql", "input": "select"}}]
+            )
+        ),
+        _answer("", calls=("sql",), arguments="select"),
     )
     yield "vLLM reasoning", _completion(_message(content="4", reasoning_content="2 and 2", reasoning="x")), _answer("4")
     yield "think section", _completion(_message(content="<think>\n2 and 2\n</think>\n\n4")), _answer("4")
@@ -177,9 +187,11 @@ def _chat_sse() -> Iterable[tuple[str, bytes, Answer | None]]:
         + chunk(delta(tool_calls=[_tool(0, "call_1", "get_weather")]))
         + chunk(delta(tool_calls=[{"index": 0, "function": {"arguments": '{"a"'}}]))
         + chunk(delta(tool_calls=[_tool(1, "call_2", "get_time")]))
+        + chunk(delta(tool_calls=[{"index": 0, "function": {"arguments": ':"ü"}'}}]))
+        + chunk(delta(1, tool_calls=[{"index": 0, "function": {"arguments": "of another choice"}}]))
         + chunk(delta(finish="tool_calls"))
         + DONE,
-        _answer("", calls=("get_weather", "get_time")),
+        _answer("", "", calls=("get_weather", "get_time"), arguments='{"a":"ü"}'),
     )
     yield (
         "ollama, every call with index 0",
@@ -218,8 +230,11 @@ def _responses_json() -> Iterable[tuple[str, bytes, Answer | None]]:
         "text": (response(said("Zürich ", "🏔")), _response_answer("Zürich 🏔")),
         "reasoning first": (response(REASONING, said("4")), _response_answer("4")),
         "two messages": (response(said("Let me think. "), said("4")), _response_answer("Let me think. 4")),
-        "tool call": (response(REASONING, CALL), _response_answer("", calls=("get_weather",))),
-        "text and tool call": (response(said("Looking."), CALL), _response_answer("Looking.", calls=("get_weather",))),
+        "tool call": (response(REASONING, CALL), _response_answer("", calls=("get_weather",), arguments="{}")),
+        "text and tool call": (
+            response(said("Looking."), CALL),
+            _response_answer("Looking.", calls=("get_weather",), arguments="{}"),
+        ),
         "the server's own tool": (
             response({"type": "web_search_call", "status": "completed"}, said("4")),
             _response_answer("4"),
@@ -228,7 +243,10 @@ def _responses_json() -> Iterable[tuple[str, bytes, Answer | None]]:
             response({"type": "local_shell_call", "call_id": "c"}),
             _response_answer("", calls=("local_shell",)),
         ),
-        "a call that waits for approval": (response(REASONING, APPROVAL), _response_answer("", calls=("book",))),
+        "a call that waits for approval": (
+            response(REASONING, APPROVAL),
+            _response_answer("", calls=("book",), arguments="{}"),
+        ),
         "the client's search for tools": (response(SEARCH), _response_answer("", calls=("tool_search",))),
         "the server's search for tools": (
             response({**SEARCH, "execution": "server"}, said("4")),
@@ -284,14 +302,14 @@ def _responses_sse() -> Iterable[tuple[str, bytes, Answer | None]]:
         + typed("response.function_call_arguments.delta", output_index=0, delta="{}")
         + typed("response.output_item.done", output_index=0, item=CALL)
         + typed("response.completed", response=response()),
-        _response_answer("", calls=("get_weather",)),
+        _response_answer("", calls=("get_weather",), arguments="{}"),
     )
     yield (
         "approval without a final output",
         created
         + typed("response.output_item.done", output_index=0, item=APPROVAL)
         + typed("response.completed", response=response()),
-        _response_answer("", calls=("book",)),
+        _response_answer("", calls=("book",), arguments="{}"),
     )
     yield (
         "incomplete",

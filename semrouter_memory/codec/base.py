@@ -67,6 +67,8 @@ class ParsedRequest:
             name, or none.
         tools: tools called in this turn so far, with the beginning of their results.
         in_tool_loop: the last message is a tool's result (or an assistant's tool call): a continuation of the turn.
+        forces_call: the request leaves the model nothing but to call the one tool that it has. So do clients that want a
+            structured answer: the call is the answer.
         visible: every text in the request, system prompt and tool results included.
         stored_by_server: a later request may name this one's answer instead of repeating the conversation (the
             Responses API, unless `store` is false).
@@ -81,6 +83,7 @@ class ParsedRequest:
     speakers: tuple[str, ...] = ()
     tools: tuple[ToolUse, ...] = ()
     in_tool_loop: bool = False
+    forces_call: bool = False
     visible: tuple[str, ...] = ()
     previous_response_id: str = ""
     conversation_id: str = ""
@@ -139,6 +142,7 @@ class Answer:
         complete: the answer came to its regular end (`[DONE]`, a finish reason, `response.completed`, a whole JSON), or to a
             limit, of which these tell, too.
         calls: names of the tools that the first choice calls; then the turn goes on.
+        arguments: what the first choice calls them with.
         items: the answer's items as the Responses API spells them, None when not all of them are known.
     """
 
@@ -147,6 +151,7 @@ class Answer:
     response_id: str = ""
     model: str = ""
     calls: tuple[str, ...] = ()
+    arguments: str = ""
     items: tuple[Json, ...] | None = field(default=None, repr=False, compare=False)
 
     @property

@@ -9,12 +9,13 @@ from typing import Any
 
 from semrouter_memory.codec.answers import ENTRY_BYTES, AnswerStream, reader_for
 from semrouter_memory.codec.base import Answer, AnswerReader, Outline, ParsedRequest, ToolResult, strip_reasoning
-from semrouter_memory.codec.conversation import Call, Entry, Kind, converse, outline, results
+from semrouter_memory.codec.conversation import Call, Entry, Kind, answered_by_calls, converse, outline, results
 from semrouter_memory.codec.edit import (
     before_elements,
     body_of,
     body_settings,
     encoded,
+    forces_call,
     has_our_fields,
     into_message,
     last,
@@ -43,6 +44,7 @@ def chat_answer(body: dict[str, Any]) -> Answer | None:
         response_id=string(body.get("id")),
         model=string(body.get("model")),
         calls=tuple(name for call in tool_calls(messages[0]) if (name := tool_name(call))),
+        arguments="".join(_arguments(call) for call in tool_calls(messages[0])),
     )
 
 
@@ -60,17 +62,27 @@ def tool_calls(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def tool_name(call: dict[str, Any]) -> str:
     """The name in a tool call, of a function or a custom tool."""
-    return string((mapping(call.get("function")) or mapping(call.get("custom"))).get("name"))
+    return string(_called(call).get("name"))
+
+
+def _arguments(call: dict[str, Any]) -> str:
+    called = _called(call)
+    return string(called.get("arguments")) or string(called.get("input"))
+
+
+def _called(call: dict[str, Any]) -> dict[str, Any]:
+    return mapping(call.get("function")) or mapping(call.get("custom"))
 
 
 class ChatStream(AnswerStream):
     """Chunks with `choices` that have a `delta` each."""
 
-    __slots__ = ("_call_ids", "_calls", "_done", "_finished")
+    __slots__ = ("_arguments", "_call_ids", "_calls", "_done", "_finished")
 
     def __init__(self) -> None:
         super().__init__()
         self._calls: dict[tuple[int, int, str], str] = {}
+        self._arguments: dict[tuple[int, int, str], bytearray] = {}
         self._call_ids: dict[tuple[int, int], str] = {}
         self._finished: set[int] = set()
         self._done = False
@@ -102,6 +114,7 @@ class ChatStream(AnswerStream):
             response_id=self._response_id,
             model=self._model,
             calls=tuple(name for (choice, *_), name in self._calls.items() if choice == first and name),
+            arguments=b"".join(held for (choice, *_), held in self._arguments.items() if choice == first).decode(),
         )
 
     def _call(self, choice: int, call: dict[str, Any]) -> None:
@@ -112,10 +125,14 @@ class ChatStream(AnswerStream):
         key = (*position, call_id)
         if key not in self._calls:
             self._calls[key] = ""
+            self._arguments[key] = bytearray()
             self.kept_bytes += ENTRY_BYTES + len(call_id)
         if not self._calls[key]:
             self._calls[key] = tool_name(call)
             self.kept_bytes += len(self._calls[key])
+        piece = _arguments(call).encode("utf-8", "replace")
+        self._arguments[key] += piece
+        self.kept_bytes += len(piece)
 
 
 _KINDS = {"user": Kind.USER, "assistant": Kind.ASSISTANT, "tool": Kind.RESULT, "function": Kind.RESULT}
@@ -133,7 +150,10 @@ class ChatCodec:
         if not isinstance(messages, list):
             raise BodyError("messages is not a list")
         entries = list(_entries(messages))
+        if forced := forces_call(body):
+            entries = answered_by_calls(entries)
         return ParsedRequest(
+            forces_call=forced,
             settings=body_settings(body),
             model=string(body.get("model")),
             body=body,
@@ -212,7 +232,7 @@ def _entries(messages: list[Any]) -> Iterator[Entry]:
 
 def _call(call: dict[str, Any]) -> Call:
     name = tool_name(call)
-    return Call(string(call.get("id")) or name, name)
+    return Call(string(call.get("id")) or name, name, _arguments(call))
 
 
 def _placed(raw: bytes, array: Span, messages: Any, block: str, position: Position) -> list[Edit]:

@@ -35,6 +35,7 @@ class Call(NamedTuple):
 
     id: str
     name: str
+    arguments: str = ""
 
 
 class Entry(NamedTuple):
@@ -84,6 +85,28 @@ def converse(entries: Sequence[Entry], *, joint: str) -> Conversation:
         in_tool_loop=bool(runs) and not _is_answer(runs[-1]) and runs[-1][0].kind is not Kind.USER,
         visible=tuple(entry.text for entry in entries if entry.text),
     )
+
+
+def answered_by_calls(entries: Sequence[Entry]) -> list[Entry]:
+    """The entries of a conversation in which calls are answers: those after which the user speaks again.
+
+    Their results say nothing: a client adds them because an API demands a result for each call.
+    """
+    found = list(entries)
+    closed = answered = False
+    for at in reversed(range(len(found))):
+        entry = found[at]
+        match entry.kind:
+            case Kind.USER:
+                closed, answered = True, False
+            case Kind.ASSISTANT if closed:
+                answered = True
+                found[at] = entry._replace(text=entry.text + "".join(call.arguments for call in entry.calls), calls=())
+            case Kind.RESULT if closed and not answered:
+                found[at] = entry._replace(kind=Kind.ATTACHED)
+            case Kind.RESULT:
+                closed = False
+    return found
 
 
 def outline(entries: Sequence[Entry], *, joint: str) -> Outline:

@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 
 from semrouter_memory.codec.base import BodySettings, ParsedRequest
-from semrouter_memory.codec.json_text import json_object
+from semrouter_memory.codec.json_text import json_object, mapping, mappings
 from semrouter_memory.codec.settings import OUR_FIELDS, body_values
 from semrouter_memory.codec.splice import Edit, Member, Span, document, elements, members
 from semrouter_memory.model import Json
@@ -39,6 +39,20 @@ def body_settings(body: dict[str, Any]) -> BodySettings:
         return BodySettings()
     values, unreadable = body_values(body)
     return BodySettings(**values, unreadable=unreadable)
+
+
+_OWN_TOOLS = ("function", "custom")
+"""Types of tools whose calls the client sees."""
+
+
+def forces_call(body: Mapping[str, Json]) -> bool:
+    """Whether the request leaves the model nothing but to call the one tool that it has, which is the client's.
+
+    Where there are several, an agent may force one of them as the first step of a loop.
+    """
+    choice, tools = body.get("tool_choice"), mappings(body.get("tools"))
+    forced = choice in ("required", "any") or mapping(choice).get("type") in _OWN_TOOLS
+    return forced and len(tools) == 1 and tools[0].get("type") in _OWN_TOOLS
 
 
 _SEPARATOR = "\n\n"

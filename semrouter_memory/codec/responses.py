@@ -11,11 +11,12 @@ import orjson
 
 from semrouter_memory.codec.answers import ENTRY_BYTES, AnswerStream, reader_for
 from semrouter_memory.codec.base import Answer, AnswerReader, Outline, ParsedRequest, ToolResult, strip_reasoning
-from semrouter_memory.codec.conversation import Call, Entry, Kind, converse, outline, results
+from semrouter_memory.codec.conversation import Call, Entry, Kind, answered_by_calls, converse, outline, results
 from semrouter_memory.codec.edit import (
     body_of,
     body_settings,
     encoded,
+    forces_call,
     has_our_fields,
     into_message,
     into_value,
@@ -59,6 +60,7 @@ def responses_answer(response: dict[str, Any]) -> Answer | None:
         response_id=string(response.get("id")),
         model=string(response.get("model")),
         calls=tuple(call_name(item) for item in items if _waits(item)),
+        arguments="".join(_arguments(item) for item in items if _waits(item)),
         # A server that leaves the output out of its final object gives an empty list.
         items=tuple(output) or None,
     )
@@ -68,6 +70,10 @@ def _waits(item: dict[str, Any]) -> bool:
     """Whether an item calls for something from the client, so that the turn goes on."""
     kind = string(item.get("type"))
     return kind in CLIENT_CALLS or kind == _APPROVAL or (kind == _SEARCH and _is_clients(item))
+
+
+def _arguments(item: dict[str, Any]) -> str:
+    return string(item.get("arguments")) or string(item.get("input"))
 
 
 def _is_clients(item: dict[str, Any]) -> bool:
@@ -82,10 +88,11 @@ def call_name(item: dict[str, Any]) -> str:
 class ResponsesStream(AnswerStream):
     """Typed events. The final response object is preferred over the pieces."""
 
-    __slots__ = ("_calls", "_ended", "_final")
+    __slots__ = ("_arguments", "_calls", "_ended", "_final")
 
     def __init__(self) -> None:
         super().__init__()
+        self._arguments: dict[int, str] = {}
         self._calls: dict[int, str] = {}
         self._final: Answer | None = None
         self._ended = False
@@ -125,12 +132,18 @@ class ResponsesStream(AnswerStream):
             response_id=self._response_id,
             model=self._model,
             calls=tuple(name for _, name in sorted(self._calls.items())),
+            arguments="".join(held for _, held in sorted(self._arguments.items())),
         )
 
     def _item(self, position: int, item: dict[str, Any]) -> None:
-        if position not in self._calls and _waits(item):
+        if not _waits(item):
+            return
+        if position not in self._calls:
             self._calls[position] = call_name(item)
             self.kept_bytes += ENTRY_BYTES + len(self._calls[position])
+        # They are whole in the last of an item's two events.
+        self.kept_bytes += len(_arguments(item)) - len(self._arguments.get(position, ""))
+        self._arguments[position] = _arguments(item)
 
 
 def _place(event: dict[str, Any]) -> tuple[int, int]:
@@ -176,7 +189,10 @@ class ResponsesCodec:
     def parse(self, raw: bytes) -> ParsedRequest:
         body = json_object(raw)
         entries = _conversation(body)
+        if forced := forces_call(body):
+            entries = answered_by_calls(entries)
         return ParsedRequest(
+            forces_call=forced,
             settings=body_settings(body),
             model=string(body.get("model")),
             previous_response_id=string(body.get("previous_response_id")),
@@ -273,9 +289,8 @@ def entries_of(items: Sequence[Any]) -> Iterator[Entry]:
         if kind == "message":
             yield _message(item, place)
         elif _waits(item):
-            yield Entry(
-                Kind.ASSISTANT, calls=(Call(_call_id(item), call_name(item)),), place=place, lasting=kind in _LASTING
-            )
+            call = Call(_call_id(item), call_name(item), _arguments(item))
+            yield Entry(Kind.ASSISTANT, calls=(call,), place=place, lasting=kind in _LASTING)
         elif kind in OUTPUTS or (kind == _FOUND and _is_clients(item)):
             text = text_of(item.get("output"))
             yield Entry(Kind.RESULT, text, call_id=_call_id(item), place=place, lasting=kind in _LASTING)

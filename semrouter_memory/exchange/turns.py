@@ -170,13 +170,15 @@ def turn_source(
 def turn_of(source: TurnSource, answer: Answer) -> Turn | None:
     """The turn of an exchange that ended well, None when it is none.
 
-    A cut answer is none. An answer of nothing but tool calls is not the turn's end: a chat request will repeat the
-    conversation, so nothing is lost; in a stored chain of the Responses API no request repeats the user's words, so they
-    are stored as an incomplete turn.
+    A cut answer is none. A call that the request forces is the answer, and its arguments are the text. Any other answer of
+    nothing but tool calls is not the turn's end: a chat request will repeat the conversation, so nothing is lost; in a
+    stored chain of the Responses API no request repeats the user's words, so they are stored as an incomplete turn.
     """
     if not answer.complete:
         return None
     asked, parsed = source.asked, source.parsed
+    if parsed.forces_call and answer.arguments:
+        answer = replace(answer, texts=(answer.text + answer.arguments,), calls=())
     chained = bool(parsed.previous_response_id or parsed.conversation_id)
     finished = bool(answer.text) and not answer.calls
     if not finished and not (answer.calls and answer.response_id and parsed.stored_by_server):

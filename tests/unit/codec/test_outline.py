@@ -172,6 +172,21 @@ def test_an_approval_stays_with_what_it_approves() -> None:
     assert [turn.places for turn in _turns(_RESPONSES, raw)] == [(0, 1, 2, 3, 4, 5)]
 
 
+def test_a_forced_call_is_an_answer_and_its_result_goes_with_it() -> None:
+    tools = [{"type": "function", "name": "reply"}]
+    calls = [{"type": "function_call", "call_id": name, "name": "reply", "arguments": "{}"} for name in "12"]
+    results = [{"type": "function_call_output", "call_id": name, "output": "ok"} for name in "12"]
+    raw = orjson.dumps(
+        {
+            "input": [_user("a"), *calls, *results, _user("b")],
+            "tools": tools,
+            "tool_choice": {"type": "function", "name": "reply"},
+        }
+    )
+    assert _RESPONSES.parse(raw).history == (Message(Role.USER, "a"), Message(Role.ASSISTANT, "{}{}"))
+    assert [turn.places for turn in _turns(_RESPONSES, raw)] == [(0, 1, 2, 3, 4)]
+
+
 def test_hashes_of_beginnings_are_those_of_shorter_conversations() -> None:
     messages = [Message(Role.USER, "a"), Message(Role.ASSISTANT, "b"), Message(Role.USER, " "), Message(Role.USER, "c")]
     lengths = [0, 2, 3, 4]

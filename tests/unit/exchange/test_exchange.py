@@ -31,6 +31,7 @@ from semrouter_memory.model import (
     Scope,
     Signals,
     ToolUse,
+    Turn,
     parse_filter,
 )
 
@@ -620,6 +621,66 @@ class TestToolLoop:
         other = orjson.dumps({"input": "What's my budget?", "conversation": "conv_2"})
         keys.append(recall_step(make_exchange(), RECALL, other, path="/v1/responses").request.loop_key)
         assert keys[0] == keys[1] != keys[2]
+
+    REPLY = ({"type": "function", "function": {"name": "reply", "parameters": {}}},)
+    NAMED = ({"type": "function", "function": {"name": "reply"}},)
+
+    def reply(self, exchange: Exchange, *messages: dict[str, Any], **fields: Any) -> Turn | None:
+        """What becomes of a chat that is answered by a call."""
+        recall_step(exchange, SINGLE, orjson.dumps({"messages": messages, **fields}))
+        exchange.recalled(NOTHING)
+        exchange.receive(response_headers())
+        message = {"role": "assistant", "content": None, "tool_calls": [self.said(1)]}
+        data = {"id": "c", "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
+        exchange.receive(ResponseBody(orjson.dumps(data), end_of_stream=True))
+        return exchange.take_turn()
+
+    def said(self, number: int) -> dict[str, Any]:
+        function = {"name": "reply", "arguments": '{"answer":"Noted"}'}
+        return {"id": f"c{number}", "type": "function", "function": function}
+
+    @pytest.mark.parametrize("choice", ["required", *NAMED])
+    def test_a_call_that_the_request_forces_is_the_answer(self, make_exchange: MakeExchange, choice: Any) -> None:
+        """As clients do that want a structured answer; what they send of it later belongs to the turn before."""
+        forced = {"tools": self.REPLY, "tool_choice": choice}
+        first = self.reply(make_exchange(), {"role": "user", "content": "I moved to Graz."}, **forced)
+        assert first is not None
+        assert (first.user_texts, first.assistant_text, first.complete) == (
+            ("I moved to Graz.",),
+            '{"answer":"Noted"}',
+            True,
+        )
+        second = self.reply(
+            make_exchange(),
+            {"role": "user", "content": "I moved to Graz."},
+            {"role": "assistant", "content": None, "tool_calls": [self.said(1)]},
+            {"role": "tool", "tool_call_id": "c1", "content": "Final result processed."},
+            {"role": "user", "content": "I work as a nurse."},
+            **forced,
+        )
+        assert second is not None
+        assert second.user_texts == ("I work as a nurse.",)
+        assert second.hints.history_hash in first.transcript_hashes
+
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            {"tools": REPLY},
+            {"tools": REPLY, "tool_choice": "auto"},
+            {"tools": REPLY * 2, "tool_choice": "required"},
+            {"tools": REPLY * 2, "tool_choice": NAMED[0]},
+            {"tools": [{"type": "mcp"}], "tool_choice": "required"},
+            {"tools": 7, "tool_choice": ["required"]},
+        ],
+    )
+    def test_a_call_that_may_be_a_step_is_none(self, make_exchange: MakeExchange, fields: dict[str, Any]) -> None:
+        assert self.reply(make_exchange(), {"role": "user", "content": "I moved to Graz."}, **fields) is None
+
+    def test_a_forced_call_behind_a_loop_ends_it(self, make_exchange: MakeExchange) -> None:
+        turn = self.reply(make_exchange(), *self.LOOP, tools=self.REPLY, tool_choice="required")
+        assert turn is not None
+        assert turn.user_texts == ("What's the weather where I live?",)
+        assert [tool.name for tool in turn.tools] == ["weather"]
 
     def test_a_tool_call_ends_no_chat_turn(self, make_exchange: MakeExchange) -> None:
         exchange = make_exchange()
