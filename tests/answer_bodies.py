@@ -57,6 +57,7 @@ def said(*texts: str) -> dict[str, Any]:
     return {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": parts}
 
 
+IMAGE = {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "AAAA"}
 CALL = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "get_weather", "arguments": "{}"}
 APPROVAL = {"type": "mcp_approval_request", "id": "mcpr_1", "server_label": "s", "name": "book", "arguments": "{}"}
 SEARCH = {"type": "tool_search_call", "id": "tsc_1", "call_id": "c", "execution": "client", "arguments": {}}
@@ -80,8 +81,8 @@ def _answer(*texts: str, complete: bool = True, calls: tuple[str, ...] = (), arg
     )
 
 
-def _response_answer(text: str, *, complete: bool = True, calls: tuple[str, ...] = (), arguments: str = "") -> Answer:
-    return Answer(texts=(text,), complete=complete, response_id="resp_9", model="m1", calls=calls, arguments=arguments)
+def _response_answer(text: str, *, complete: bool = True, **more: Any) -> Answer:
+    return Answer(texts=(text,), complete=complete, response_id="resp_9", model="m1", **more)
 
 
 def _chat_json() -> Iterable[tuple[str, bytes, Answer | None]]:
@@ -243,6 +244,8 @@ def _responses_json() -> Iterable[tuple[str, bytes, Answer | None]]:
             response({"type": "local_shell_call", "call_id": "c"}),
             _response_answer("", calls=("local_shell",)),
         ),
+        "an image": (response(REASONING, IMAGE), _response_answer("", depicts=True)),
+        "an image with a text": (response(IMAGE, said("Here.")), _response_answer("Here.", depicts=True)),
         "a call that waits for approval": (
             response(REASONING, APPROVAL),
             _response_answer("", calls=("book",), arguments="{}"),
@@ -303,6 +306,11 @@ def _responses_sse() -> Iterable[tuple[str, bytes, Answer | None]]:
         + typed("response.output_item.done", output_index=0, item=CALL)
         + typed("response.completed", response=response()),
         _response_answer("", calls=("get_weather",), arguments="{}"),
+    )
+    yield (
+        "an image beside an empty text",
+        created + _delta("", 1) + typed("response.completed", response=response(IMAGE, said(""))),
+        _response_answer("", depicts=True),
     )
     yield (
         "approval without a final output",

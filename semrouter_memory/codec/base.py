@@ -143,6 +143,7 @@ class Answer:
             limit, of which these tell, too.
         calls: names of the tools that the first choice calls; then the turn goes on.
         arguments: what the first choice calls them with.
+        depicts: it has an image, so it is an answer without a text, too.
         items: the answer's items as the Responses API spells them, None when not all of them are known.
     """
 
@@ -152,6 +153,7 @@ class Answer:
     model: str = ""
     calls: tuple[str, ...] = ()
     arguments: str = ""
+    depicts: bool = False
     items: tuple[Json, ...] | None = field(default=None, repr=False, compare=False)
 
     @property

@@ -40,6 +40,8 @@ CLIENT_CALLS = frozenset(
 """Calls that the client carries out and answers; the server's own tools run within one response."""
 _APPROVAL, _APPROVED = "mcp_approval_request", "mcp_approval_response"
 """A call of a server's tool that waits for the client's word, and that word."""
+_IMAGE = "image_generation_call"
+"""An image, an answer as a message is."""
 _SEARCH, _FOUND = "tool_search_call", "tool_search_output"
 """A search for tools, and the tools that are known from there on; the item says who carries it out."""
 
@@ -61,6 +63,7 @@ def responses_answer(response: dict[str, Any]) -> Answer | None:
         model=string(response.get("model")),
         calls=tuple(call_name(item) for item in items if _waits(item)),
         arguments="".join(_arguments(item) for item in items if _waits(item)),
+        depicts=any(item.get("type") == _IMAGE for item in items),
         # A server that leaves the output out of its final object gives an empty list.
         items=tuple(output) or None,
     )
@@ -120,8 +123,9 @@ class ResponsesStream(AnswerStream):
         self._ended = True
 
     def answer(self) -> Answer | None:
-        if self._final is not None and (self._final.text or self._final.calls):
-            return self._final
+        final = self._final
+        if final is not None and (final.text or final.calls or final.depicts):
+            return final
         texts = self._joined()
         if not texts and not self._calls:
             return self._final
@@ -157,7 +161,6 @@ ATTACHED = frozenset(
         "web_search_call",
         "file_search_call",
         "code_interpreter_call",
-        "image_generation_call",
         "mcp_call",
         "mcp_list_tools",
         _SEARCH,
@@ -165,14 +168,14 @@ ATTACHED = frozenset(
     }
 )
 """What belongs to the turn that it stands in: the server's own tools, reasoning."""
-_LASTING = frozenset({"image_generation_call", _SEARCH, _FOUND})
+_LASTING = frozenset({_SEARCH, _FOUND})
 """What no text can stand for. Later turns call the tools that were found."""
 
 _TEXT_OUTPUTS = frozenset({"function_call_output", "custom_tool_call_output", "local_shell_call_output"})
 """Results that are a text; others have a structure that a server checks."""
 _REFERENCE = "item_reference"
-_MESSAGE_IDS = "msg"
-"""What the ids of answers begin with."""
+_ANSWER_IDS = ("msg", "ig_")
+"""What the ids of answers begin with: messages, images."""
 _KINDS = {"user": Kind.USER, "assistant": Kind.ASSISTANT}
 _REBUILT = (*OUR_FIELDS, "previous_response_id")
 """What leaves a request whose chain is rebuilt."""
@@ -288,6 +291,8 @@ def entries_of(items: Sequence[Any]) -> Iterator[Entry]:
         kind = _kind(item)
         if kind == "message":
             yield _message(item, place)
+        elif kind == _IMAGE:
+            yield Entry(Kind.ASSISTANT, place=place, lasting=True)
         elif _waits(item):
             call = Call(_call_id(item), call_name(item), _arguments(item))
             yield Entry(Kind.ASSISTANT, calls=(call,), place=place, lasting=kind in _LASTING)
@@ -325,7 +330,7 @@ def _reference(item_id: str, place: int) -> Entry:
 
     Its text is with the server, so no other text can stand for it.
     """
-    if item_id.startswith(_MESSAGE_IDS):
+    if item_id.startswith(_ANSWER_IDS):
         return Entry(Kind.ASSISTANT, place=place, lasting=True)
     return Entry(Kind.ATTACHED if item_id else Kind.CONTEXT, place=place, lasting=True)
 

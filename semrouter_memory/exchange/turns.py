@@ -180,7 +180,7 @@ def turn_of(source: TurnSource, answer: Answer) -> Turn | None:
     if parsed.forces_call and answer.arguments:
         answer = replace(answer, texts=(answer.text + answer.arguments,), calls=())
     chained = bool(parsed.previous_response_id or parsed.conversation_id)
-    finished = bool(answer.text) and not answer.calls
+    finished = (bool(answer.text) or answer.depicts) and not answer.calls
     if not finished and not (answer.calls and answer.response_id and parsed.stored_by_server):
         return None
     if not asked.user_texts and not chained:

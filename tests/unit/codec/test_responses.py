@@ -96,6 +96,24 @@ A, B, C = Message(Role.USER, "A"), Message(Role.ASSISTANT, "B"), Message(Role.AS
             id="answers that only the server has",
         ),
         pytest.param(
+            [
+                item("user", "A"),
+                {"type": "image_generation_call", "id": "ig_1", "result": "AAAA"},
+                item("user", "D"),
+                reference("ig_2"),
+                item("user", "E"),
+            ],
+            (A, Message(Role.USER, "D")),
+            ("E",),
+            id="images are answers",
+        ),
+        pytest.param(
+            [item("user", "A"), {"type": "image_generation_call", "id": "ig_1"}],
+            (),
+            ("A",),
+            id="an image that the user speaks of",
+        ),
+        pytest.param(
             [item("user", "A"), reference("msg_1"), reference("fc_1"), RESULT, reference("msg_2"), item("user", "D")],
             (A,),
             ("D",),

@@ -483,6 +483,18 @@ class TestRetainFilter:
         assert exchange.finished
         assert exchange.take_turn() is None
 
+    def test_an_image_is_an_answer(self, make_exchange: MakeExchange) -> None:
+        exchange = make_exchange()
+        recall_step(exchange, SINGLE, orjson.dumps({"input": "Draw my dog Rex."}), path="/v1/responses")
+        exchange.recalled(NOTHING)
+        exchange.receive(response_headers())
+        output = [{"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "AAAA"}]
+        data = {"id": "resp_1", "object": "response", "status": "completed", "output": output}
+        exchange.receive(ResponseBody(orjson.dumps(data), end_of_stream=True))
+        turn = exchange.take_turn()
+        assert turn is not None
+        assert (turn.user_texts, turn.complete) == (("Draw my dog Rex.",), True)
+
     def test_a_page_is_no_turn(self, make_exchange: MakeExchange) -> None:
         exchange = make_exchange()
         self.observe(
