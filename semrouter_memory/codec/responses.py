@@ -163,11 +163,13 @@ ATTACHED = frozenset(
         "code_interpreter_call",
         "mcp_call",
         "mcp_list_tools",
+        "program",
+        "program_output",
         _SEARCH,
         _FOUND,
     }
 )
-"""What belongs to the turn that it stands in: the server's own tools, reasoning."""
+"""What belongs to the turn that it stands in: the server's own tools, programs that call tools, reasoning."""
 _LASTING = frozenset({_SEARCH, _FOUND})
 """What no text can stand for. Later turns call the tools that were found."""
 

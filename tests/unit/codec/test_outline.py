@@ -126,6 +126,36 @@ def test_reasoning_goes_with_the_turn_before_it_and_the_servers_tools_too() -> N
     assert [turn.places for turn in _turns(_RESPONSES, raw)] == [(0, 1, 2, 3, 4)]
 
 
+def test_a_program_goes_with_the_turn_and_the_calls_that_it_makes() -> None:
+    caller = {"type": "program", "caller_id": "p1"}
+    raw = orjson.dumps(
+        {
+            "input": [
+                _user("a"),
+                {"type": "reasoning", "id": "rs_1", "summary": []},
+                {"type": "program", "id": "prog_1", "call_id": "p1", "code": "f()", "fingerprint": "x"},
+                {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}", "caller": caller},
+                {"type": "function_call_output", "call_id": "c1", "output": "7", "caller": caller},
+                {"type": "program_output", "id": "po_1", "call_id": "p1", "result": "7", "status": "completed"},
+                _said("b"),
+                _user("c"),
+            ]
+        }
+    )
+    assert [turn.places for turn in _turns(_RESPONSES, raw)] == [(0, 1, 2, 3, 4, 5, 6)]
+
+
+@pytest.mark.parametrize("execution", ["client", "server"])
+def test_a_turn_that_found_tools_stays(execution: str) -> None:
+    found = [
+        {"type": "tool_search_call", "call_id": "c1", "execution": execution, "arguments": {}},
+        {"type": "tool_search_output", "call_id": "c1", "execution": execution, "tools": []},
+    ]
+    raw = orjson.dumps({"input": [_user("a"), *found, _said("b"), _user("c"), _said("d"), _user("e")]})
+
+    assert [turn.places for turn in _turns(_RESPONSES, raw)] == [(), (4, 5)]
+
+
 @pytest.mark.parametrize("item", [{"type": "compaction", "encrypted_content": "x"}, {"type": "item_reference"}])
 def test_what_nobody_knows_belongs_to_no_turn(item: Json) -> None:
     raw = orjson.dumps({"input": [item, _user("a"), _said("b"), item, _user("c")]})
