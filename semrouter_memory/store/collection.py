@@ -62,6 +62,16 @@ async def embeddings(client: Any) -> dict[str, str]:
     return found
 
 
+async def secondaries(client: Any, name: str) -> list[str]:
+    """The collections that belong to that one."""
+    found = []
+    for each in await client.list_collections():
+        if each.rpartition("_")[0] == name:
+            made_for = _made_for(await client.describe_collection(each))
+            found += [each] if made_for is not None and made_for.get("secondary") else []
+    return found
+
+
 def can_upsert_with_key(version: str) -> bool:
     """Whether that server's upsert heeds the partition key. What names no version is a managed, newer one."""
     return _is_at_least(_FIRST_SOUND_UPSERT, version)

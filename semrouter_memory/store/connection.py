@@ -276,8 +276,11 @@ class MilvusConnection:
             await self._client.load_collection(self._target.collection)
 
     async def drop(self) -> None:
+        """Delete the collection; first those that belong to it, as nothing finds them without it."""
+        name = self._target.collection
         with _store_errors("drop"):
-            await self._client.drop_collection(self._target.collection)
+            for each in (*await collection.secondaries(self._client, name), name):
+                await self._client.drop_collection(each)
 
     async def close(self) -> None:
         with _store_errors("close"):

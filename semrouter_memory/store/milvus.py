@@ -77,7 +77,7 @@ class CollectionAdmin:
         return lambda store: store.for_collection(name)
 
     async def drop(self, name: str) -> None:
-        """Delete a collection with everything in it, for good."""
+        """Delete a collection with everything in it, and its documents, for good."""
         await self._write("drop", lambda store: store.for_collection(name).drop())
 
 
@@ -168,7 +168,11 @@ class MilvusStore(MemoryCollection):
         return CollectionAdmin(self._name, self._ask, self._write)
 
     def secondary(self, suffix: str) -> "SecondaryCollection":
-        """Another collection at the same place, for the same embedding, named after this one."""
+        """Another collection at the same place, for the same embedding, named after this one.
+
+        Args:
+            suffix: without underscores, which tell it from the name.
+        """
         added = SecondaryCollection(f"{self._name}_{suffix}", self, ensure_free=self._ensure_free)
         self._secondaries.append(added)
         return added

@@ -19,6 +19,7 @@ from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import ConfigurationError, InvalidRequestError
 from semrouter_memory.manage.http_server import serve_http
 from semrouter_memory.model import Criteria, EmbeddedMemory, Memory, Scope, Tombstone
+from semrouter_memory.ports import MemoryWriter
 from semrouter_memory.retain.redact import Redaction
 from semrouter_memory.state.local import SqliteStateStore
 from semrouter_memory.store.milvus import MilvusStore
@@ -103,7 +104,7 @@ class Place:
         return report
 
 
-async def write(store: MilvusStore, *memories: Memory) -> None:
+async def write(store: MemoryWriter, *memories: Memory) -> None:
     for each in memories:
         (vector,) = await OLD.embed_passages([each.content])
         await store.upsert(each.scope, [EmbeddedMemory(each, vector)])
@@ -180,6 +181,24 @@ async def test_the_copied_collection_is_dropped_only_when_asked_and_confirmed(pl
     if place.uri is None:
         files = [path for path in place.directory.rglob("*") if path.is_file() and "milvus" in str(path)]
         assert b"gone-XQZJ" not in b"".join(file.read_bytes() for file in files)
+
+
+async def test_the_documents_of_a_dropped_collection_are_dropped_with_it(place: Place) -> None:
+    """Those of other collections stay, also where a name begins with the dropped one's."""
+    await place.remember(*MEMORIES)
+    another = f"{place.old_name}_2"
+    for name in (place.old_name, another):
+        async with place.opened(name, OLD) as store:
+            await write(store.secondary("knowledge"), memory(ALICE, "doc_1", content=f"page of {name}."))
+    async with place.sidecar():
+        assert (await place.copied("--drop-source", "--yes"))["dropped"] is True
+    if place.uri is None:
+        files = [path for path in place.directory.rglob("*") if path.is_file() and "milvus" in str(path)]
+        assert f"page of {place.old_name}.".encode() not in b"".join(file.read_bytes() for file in files)
+    for name, left in ((place.old_name, 0), (another, 1)):
+        async with place.opened(name, OLD) as store:
+            documents = await store.secondary("knowledge").page(Criteria(ALICE), limit=10)
+            assert len(documents.memories) == left
 
 
 async def test_a_source_that_does_not_exist_is_refused_with_those_that_do(place: Place) -> None:
