@@ -18,7 +18,7 @@ from semrouter_memory.errors import ConfigurationError
 from semrouter_memory.sockets import require_local_or_secret, unix_path
 from semrouter_memory.store.location import LITE_MISSING, LiteFile, Server, has_lite, locate
 from semrouter_memory.telemetry import start_tracing
-from semrouter_memory.turn_log.sqlite_rows import spooled_turns
+from semrouter_memory.turn_log.sqlite_rows import spooled_turns, unshared
 
 
 def check(config: Config) -> None:
@@ -110,6 +110,7 @@ def _machine_questions(config: Config) -> Iterator[Question]:
     for name, question in secret_readers(config):
         yield _named(name, question)
     yield partial(_require_forwarded, config.memory.directory, config.server.processes)
+    yield partial(_require_same_log, config.memory.directory, is_shared=config.memory.redis.url is not None)
     for name, directory in _directories(config):
         yield partial(_require_directory, name, directory)
     for name, listen in _listening(config):
@@ -179,6 +180,25 @@ def _require_forwarded(directory: Path, processes: int) -> None:
         raise ConfigurationError(
             f"server.processes is {processes}: turns or writes of another number of processes wait in {', '.join(waiting)};"
             " serve with that number until Redis and Milvus have them (seconds, when both are available)"
+        )
+
+
+def _require_same_log(directory: Path, *, is_shared: bool) -> None:
+    """Nothing is in the file that only a log with Redis, or one without it, would heed."""
+    path = directory / "turns.db"
+    if not is_shared:
+        if spooled := spooled_turns(path):
+            raise ConfigurationError(
+                f"memory.redis.url is not set, and {spooled} turns on their way to Redis lie in {path}: serve with Redis"
+                " until it has them (seconds, when it is available), or move the file away to give them up"
+            )
+        return
+    unlearned, owners = unshared(path)
+    if unlearned or owners:
+        raise ConfigurationError(
+            f"memory.redis.url is set, and {path} was kept without Redis, which does not take it over: {unlearned} turns"
+            f" that wait or are dead letters, and what {owners} users or other owners deleted or paused. Serve without Redis"
+            " until no turn waits, then move the file away; pauses have to be set again"
         )
 
 

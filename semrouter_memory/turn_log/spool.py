@@ -39,8 +39,8 @@ from semrouter_memory.model import Appended, AppendOutcome, Reach, Scope, Tombst
 from semrouter_memory.resilience import Backoff
 from semrouter_memory.turn_log.client_values import BoundedTurn
 from semrouter_memory.turn_log.redis_rows import Keys
+from semrouter_memory.turn_log.sqlite_rows import SHARED_KEY
 
-_SHARED_KEY = "shared_key"
 _REDACT = "UPDATE spool SET payload = NULL, owner = x'', project_id = x''"
 _PAYLOAD = TypeAdapter(BoundedTurn)
 
@@ -108,7 +108,7 @@ class Spool:
     def digest_key(self) -> bytes | None:
         """The shared key, as it was known last."""
         with self._database.reporting("shared key"):
-            row = self._database.local.execute("SELECT value FROM settings WHERE name = ?", (_SHARED_KEY,)).fetchone()
+            row = self._database.local.execute("SELECT value FROM settings WHERE name = ?", (SHARED_KEY,)).fetchone()
         return bytes(row[0]) if row else None
 
     # -- in the thread -------------------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ class Spool:
         await self._execute("redact", f"{_REDACT} WHERE run = ? AND number = ?", (spooled.run, spooled.number))
 
     async def remember_digest_key(self, key: bytes) -> None:
-        await self._execute("remember key", "INSERT OR REPLACE INTO settings VALUES (?, ?)", (_SHARED_KEY, key))
+        await self._execute("remember key", "INSERT OR REPLACE INTO settings VALUES (?, ?)", (SHARED_KEY, key))
 
     async def _select(self, statement: str, arguments: tuple[object, ...] = ()) -> list[Any]:
         return await self._database.run(

@@ -115,6 +115,13 @@ _RELEASE_LEASES = """UPDATE sessions
     WHERE json_extract(CAST(value AS TEXT), '$.token') <> ''"""
 
 _DIGEST_KEY = "digest_key"
+SHARED_KEY = "shared_key"
+"""The setting of a file that is used with Redis."""
+
+_UNSHARED = """SELECT
+        (SELECT count(*) FROM turns WHERE state IN ('waiting', 'dead')),
+        (SELECT count(*) FROM deletions)
+    WHERE NOT EXISTS (SELECT 1 FROM settings WHERE name = 'shared_key')"""
 
 
 def _set_up(connection: sqlite3.Connection) -> bytes:
@@ -139,13 +146,28 @@ TURN_LOG_FILE = FileKind(
 
 def spooled_turns(path: Path) -> int:
     """How many turns wait in a file that no process has open; 0 when there is none, or none that can be read."""
+    (count,) = _look(path, "SELECT count(*) FROM spool") or (0,)
+    return count
+
+
+def unshared(path: Path) -> tuple[int, int]:
+    """What such a file knows that Redis does not: how many turns nothing was learned from yet, and of how many owners deletions or pauses.
+
+    A file that was used with Redis before counts as having nothing.
+    """
+    unlearned, owners = _look(path, _UNSHARED) or (0, 0)
+    return unlearned, owners
+
+
+def _look(path: Path, select: str) -> tuple[int, ...] | None:
     if not path.exists():
-        return 0
+        return None
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
-            return int(connection.execute("SELECT count(*) FROM spool").fetchone()[0])
+            row: tuple[int, ...] | None = connection.execute(select).fetchone()
+            return row
     except sqlite3.Error:
-        return 0
+        return None
 
 
 # -- rows ---------------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,10 @@ from semrouter_memory.app.relay import Relay
 from semrouter_memory.config import Config
 from semrouter_memory.errors import ConfigurationError
 from semrouter_memory.manage.processes import merged_metrics
+from semrouter_memory.model import Scope, SessionHints, Turn
 from semrouter_memory.stack.loopback import LOOPBACK, free_port
 from semrouter_memory.turn_log.sqlite_log import SqliteTurnLog
+from semrouter_memory.turn_log.sqlite_rows import SHARED_KEY
 
 LARGE = 48 * 1024 * 1024
 """More than the buffers on the way hold."""
@@ -168,6 +171,48 @@ async def test_turns_that_no_process_would_forward_are_named(tmp_path: Path, dir
     with pytest.raises(ConfigurationError, match="wait in") as refused:
         preflight.check(config)
     assert str(path.parent) in str(refused.value)
+
+
+async def test_a_log_that_was_kept_without_redis_is_not_passed_over_in_silence(tmp_path: Path) -> None:
+    """Its waiting turns, deletions and pauses are in no Redis. Once it is used with one, it is the spool alone."""
+    path, alice = tmp_path / "turns.db", Scope("alice")
+    turn_log = SqliteTurnLog(path, clock=SystemClock())
+    await turn_log.start()
+    config = Config(memory=REDIS | MILVUS | {"data_dir": str(tmp_path)}, management=free_ports())
+    preflight.check(config)
+    said = Turn(scope=alice, hints=SessionHints(), user_texts=("x",), assistant_text="y", observed_at=datetime.now(UTC))
+    turn_log.append(said, remember=False)
+    with pytest.raises(ConfigurationError, match="1 turns that wait or are dead letters, and what 0 users"):
+        preflight.check(config)
+    await turn_log.set_paused(alice, paused=True)
+    turn_log.close()
+    for processes in (1, 2):
+        config = Config(
+            server={"processes": processes},
+            memory=REDIS | MILVUS | {"data_dir": str(tmp_path)},
+            management=free_ports(),
+        )
+        with pytest.raises(ConfigurationError, match="what 1 users") as refused:
+            preflight.check(config)
+        assert str(path) in str(refused.value)
+    preflight.check(Config(memory=MILVUS | {"data_dir": str(tmp_path)}, management=free_ports()))
+    with closing(sqlite3.connect(path)) as shared:
+        shared.execute("INSERT INTO settings VALUES (?, x'00')", (SHARED_KEY,))
+        shared.commit()
+    preflight.check(config)
+
+
+async def test_turns_on_their_way_to_redis_are_not_left_there(tmp_path: Path) -> None:
+    path = tmp_path / "turns.db"
+    turn_log = SqliteTurnLog(path, clock=SystemClock())
+    turn_log.close()
+    with closing(sqlite3.connect(path)) as spool:
+        spool.execute("INSERT INTO spool (run, complete, observed_at, owner, project_id) VALUES ('', 1, 0, '', '')")
+        spool.commit()
+    preflight.check(Config(memory=REDIS | MILVUS | {"data_dir": str(tmp_path)}, management=free_ports()))
+    with pytest.raises(ConfigurationError, match=r"memory\.redis\.url is not set, and 1 turns") as refused:
+        preflight.check(Config(memory=MILVUS | {"data_dir": str(tmp_path)}, management=free_ports()))
+    assert str(path) in str(refused.value)
 
 
 def free_ports() -> dict[str, str]:
