@@ -217,7 +217,8 @@ class App:
             else:
                 self._report_recovery()
             self._report_damage(adapters.turn_log.damage)
-            self._observer.observe(WorkQueued(depth=pool.depth + retainer.retrying, oldest_seconds=pool.oldest_seconds))
+            oldest_seconds = max(pool.oldest_seconds, retainer.waiting_seconds)
+            self._observer.observe(WorkQueued(depth=pool.depth + retainer.retrying, oldest_seconds=oldest_seconds))
             if indexes is not None:
                 self._observer.observe(OwnerIndexesMeasured(nbytes=indexes.nbytes, owners=indexes.owners))
             await asyncio.sleep(pause)

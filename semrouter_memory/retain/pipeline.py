@@ -62,6 +62,8 @@ class Retainer:
         self._wake = wake
         self._swept_at: datetime | None = None
         self._retrying = 0
+        self._monotonic = monotonic
+        self._wanted_since: dict[SessionKey, float] = {}
         self.intake = TurnIntake(self._turn_log, self._observer, max_chars=self._config.max_turn_chars, wake=wake)
         self._topics = TopicWatch(backends.embedder, similarity=self._config.drift_similarity)
         self._failures = FailurePolicy(parts, jitter=jitter)
@@ -83,10 +85,11 @@ class Retainer:
         await self._sweep(now)
         pending = await self._turn_log.pending()
         sessions = await self._at_hand(pending, now)
-        waiting = self._scheduler.wanted(sessions, now)
+        wanted, at = self._scheduler.wanted(sessions, now), self._monotonic()
+        self._wanted_since = {key: self._wanted_since.get(key, at) for key in wanted}
         keys = [] if self._failures.is_store_cooling_down(now) else self._scheduler.due(sessions, now)
         free = [key for key in keys if not self._failures.is_cooling_down(key, now)]
-        self._retrying = max(waiting - len(free), 0)
+        self._retrying = max(len(wanted) - len(free), 0)
         for key in free:
             self._wake(key)
         return len(pending)
@@ -103,6 +106,11 @@ class Retainer:
     def retrying(self) -> int:
         """How many sessions have work that waits for a retry, as of the last tick."""
         return self._retrying
+
+    @property
+    def waiting_seconds(self) -> float:
+        """For how long a session has had work, tried or not, as of the last tick; 0 when none has."""
+        return self._monotonic() - min(self._wanted_since.values()) if self._wanted_since else 0.0
 
     async def _sweep(self, now: datetime) -> None:
         if self._swept_at is None or abs(now - self._swept_at) >= _SWEEP_EVERY:

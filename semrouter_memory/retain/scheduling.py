@@ -221,9 +221,9 @@ class ExtractionScheduler:
         self._choose_probe(sessions, now)
         return found if self._probe is None else list(dict.fromkeys((*found, self._probe[0])))
 
-    def wanted(self, sessions: Sequence[PendingSession], now: datetime) -> int:
-        """How many of those at hand have work, whether it can be done now or waits for a retry."""
-        return sum(self._pace.wanted(session, now) is not None for session in sessions)
+    def wanted(self, sessions: Sequence[PendingSession], now: datetime) -> list[SessionKey]:
+        """Those at hand that have work, whether it can be done now or waits for a retry."""
+        return [session.key for session in sessions if self._pace.wanted(session, now) is not None]
 
     def _choose_probe(self, sessions: Sequence[PendingSession], now: datetime) -> None:
         """Once an unavailable model may be asked again, choose the session that does."""

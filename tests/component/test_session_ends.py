@@ -226,6 +226,7 @@ async def test_a_model_that_is_away_uses_up_no_end(make_bench: MakeBench, error:
     assert {episode.metadata["extractor"] for episode in await bench.episodes()} == {"episode_runs"}
     assert len(bench.observer.episodes) == 2, "each is summed up once"
     assert bench.retainer.retrying == 2
+    assert bench.retainer.waiting_seconds == 2, "since the first look, and all the time, though it is tried again"
     model.error = None
     for _ in range(15):
         bench.clock.step(seconds=1)
@@ -234,7 +235,7 @@ async def test_a_model_that_is_away_uses_up_no_end(make_bench: MakeBench, error:
     assert [episode.content for episode in await bench.episodes()] == [SUMMARY, SUMMARY]
     assert (await bench.totals()).waiting == 0
     assert await is_done_with(bench)
-    assert bench.retainer.retrying == 0
+    assert (bench.retainer.retrying, bench.retainer.waiting_seconds) == (0, 0)
 
 
 async def test_an_episode_that_the_model_does_not_serve_is_tried_again_with_back_off(make_bench: MakeBench) -> None:
