@@ -158,7 +158,7 @@ class RecallConfig(Section):
         Position.SYSTEM,
         description="where the block is inserted: in the system message, or at the end of the last user message",
     )
-    max_query_chars: int = Field(4000, ge=16, description="longer queries are cut before they are embedded")
+    max_query_chars: int = Field(4000, ge=16, description="of longer queries the beginning and the end are read")
 
     @property
     def shares(self) -> dict[OwnerKind, ShareConfig]:

@@ -105,8 +105,6 @@ _MEMORY: tuple[tuple[int, _Words | re.Pattern[str]], ...] = (
 _REQUEST = tuple((Need[name.upper()], _Words(listed)) for name, listed in _LISTS["requests"].items())
 
 _STATEMENT_CHARS = 500
-_REQUEST_CHARS = 500
-"""What stands in between is quoted or pasted, and to read it all costs more than the search."""
 
 
 def prepare() -> None:
@@ -130,9 +128,7 @@ def categories_of(memory: Memory) -> int:
 
 
 def need_of(request: str) -> Need:
-    """What the request needs, by its words; of a long one, by those at its beginning and end."""
-    if len(request) > 2 * _REQUEST_CHARS:
-        request = f"{request[:_REQUEST_CHARS]}\n{request[-_REQUEST_CHARS:]}"
+    """What the request needs, by its words."""
     lowered = request.lower()
     return reduce(or_, (need for need, pattern in _REQUEST if pattern.search(lowered)), Need.NONE)
 

@@ -16,7 +16,7 @@ from semrouter_memory.config import RecallConfig
 from semrouter_memory.model import Message, OtherOwner, RecallOptions, RecallRequest, Role, Scope
 from semrouter_memory.ports import TurnLog
 from semrouter_memory.recall.deadline import Deadline, StepTimer
-from semrouter_memory.recall.query import HISTORY_MESSAGES, is_vague
+from semrouter_memory.recall.query import HISTORY_MESSAGES, is_vague, line_of
 
 _Value = TypeVar("_Value")
 _TurnKey = tuple[str, Scope, RecallOptions, tuple[OtherOwner, ...]]
@@ -44,7 +44,7 @@ class StoredHistory:
         """The request with the chain's messages if they make a difference."""
         if not request.previous_response_id:
             return request
-        if request.query and not (self._always or is_vague(request.query[: self._max_query_chars])):
+        if request.query and not (self._always or is_vague(line_of(request.query, self._max_query_chars))):
             return request
         with timer.measure("history"):
             chain = await self._chain(request.scope, request.previous_response_id, deadline)

@@ -40,6 +40,8 @@ _GENERAL_FORM = re.compile(
     r"|.*(?:什么是|为什么|哪一?年|区别|怎么证明|怎么算|多少公里|多少米|翻译?成.[文语]|谁发明|原理|讲个|出个)",
     re.IGNORECASE,
 )
+_PASTED = 0.25
+"""What a word counts that stands in a long message beside what is asked: there are many of them."""
 _LONGEST_PERIOD = timedelta(days=120)
 
 
@@ -57,6 +59,7 @@ class QueryFeatures:
     Attributes:
         text: what the user asked.
         terms: of the text that is searched for.
+        pasted: further terms, of a long message beside what is asked.
         need: what the request needs, by its words.
         impersonal: it has the form of a question of general knowledge, and no first person.
         chinese: it has Chinese characters, of which the default model knows few.
@@ -69,6 +72,7 @@ class QueryFeatures:
 
     text: str
     terms: tuple[str, ...]
+    pasted: tuple[str, ...]
     need: Need
     personal: bool
     impersonal: bool
@@ -82,17 +86,20 @@ class QueryFeatures:
     @classmethod
     def of(cls, query: Query) -> "QueryFeatures":
         """The features that words tell."""
-        text, history, personal = query.text, query.history, query.is_personal
+        asked, personal = query.asked, query.is_personal
+        words = dict.fromkeys(search_terms(query.search_words))
+        own = words.keys() if asked is query.text else frozenset(search_terms(asked))
         return cls(
-            text=text,
-            terms=tuple(dict.fromkeys(search_terms(query.search_words))),
-            need=need_of(text),
+            text=query.text,
+            terms=tuple(word for word in words if word in own),
+            pasted=tuple(word for word in words if word not in own),
+            need=need_of(asked),
             personal=personal,
-            impersonal=not personal and bool(_GENERAL_FORM.match(text)) and not query.follows_up,
-            chinese=bool(CJK.search(text)),
-            wants=wants.by_words(text, history),
-            names=wants.named(text),
-            period=period_of(text, query.now),
+            impersonal=not personal and bool(_GENERAL_FORM.match(asked)) and not query.follows_up,
+            chinese=bool(CJK.search(query.text)),
+            wants=wants.by_words(asked, query.history),
+            names=wants.named(asked),
+            period=period_of(asked, query.now),
         )
 
     def embedded(self, vector: Vector, intent: Intent, *, known_names: int) -> "QueryFeatures":
@@ -143,8 +150,10 @@ class CandidateFeatures:
         words, created_at = index.words, index.created_at
         selected = _selection(index, positions)
         named = tuple(chain.from_iterable(query.names))
-        found = iter(words.find((*query.terms, *named)))
+        found = iter(words.find((*query.terms, *query.pasted, *named)))
         lexical = words.scores([*islice(found, len(query.terms))])[selected]
+        if query.pasted:
+            lexical = lexical + np.float32(_PASTED) * words.scores([*islice(found, len(query.pasted))])[selected]
         known_names = _known_names(words, selected, [[*islice(found, len(name))] for name in query.names])
         return cls(
             index=index,

@@ -13,12 +13,17 @@ from datetime import datetime
 from functools import cached_property
 
 from semrouter_memory.language.scripts import CJK, simplified
+from semrouter_memory.language.sentences import asks, orders, sentences
 from semrouter_memory.language.third_person import is_personal
 from semrouter_memory.language.words import content_words
 from semrouter_memory.model import Message, Reason, Role, Signals
 
 HISTORY_MESSAGES = 3
 _MAX_SHORT_CHARS = 20
+_MAX_ASKING_CHARS = 300
+"""A longer message holds more than what it asks: a pasted text, or the story that leads to the question."""
+_INTRODUCES = (":", "：")
+_BLANK_LINES = re.compile(r"\n\s*\n")
 _MAX_TERMS = 24
 _CONTEXT_MESSAGES = 2
 # A pasted document is not what a conversation is about; its beginning says enough.
@@ -64,7 +69,7 @@ class Query:
     """A question with its conversation. Each property is computed once, when it is first needed.
 
     Attributes:
-        text: the last user message; in simplified characters, if Chinese.
+        text: the last user message, bounded; in simplified characters, if Chinese.
         history: the conversation before it, oldest first.
         now: when it is asked.
         max_chars: bound on every text that is searched with.
@@ -78,13 +83,18 @@ class Query:
     likely_answer: str = ""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "text", simplified(self.text))
+        object.__setattr__(self, "text", simplified(ends_of(self.text, self.max_chars)))
         object.__setattr__(self, "likely_answer", simplified(self.likely_answer))
+
+    @cached_property
+    def asked(self) -> str:
+        """What the text asks, without what is pasted. What is wanted is told by it alone: a pasted mail says "my", too."""
+        return asked_in(self.text)
 
     @cached_property
     def line(self) -> str:
         """The text to search with, bounded and on one line."""
-        return _one_line(self.likely_answer or self.text, self.max_chars)
+        return line_of(self.likely_answer or self.text, self.max_chars)
 
     @cached_property
     def is_vague(self) -> bool:
@@ -92,7 +102,7 @@ class Query:
 
     @cached_property
     def is_personal(self) -> bool:
-        return is_personal(self.text)
+        return is_personal(self.asked)
 
     @cached_property
     def follows_up(self) -> bool:
@@ -121,12 +131,46 @@ class Query:
     @cached_property
     def stands_alone(self) -> bool:
         """Whether what is searched for is what was said, and nothing else."""
-        return self.search_text == _one_line(self.text, None)
+        return self.search_text == self.said
 
     @property
     def said(self) -> str:
-        """The text alone, to embed: "Thanks, that's all" is small talk, whatever was talked about before."""
-        return _one_line(self.text, None)[: self.max_chars]
+        """What is asked alone, to embed: "Thanks, that's all" is small talk, whatever was talked about before."""
+        return _one_line(self.asked, None)[: self.max_chars]
+
+
+def ends_of(text: str, max_chars: int) -> str:
+    """The text; of a longer one its beginning and its end, where what is asked of a pasted text stands."""
+    half = (max_chars - 1) // 2
+    return text if len(text) <= max_chars else f"{text[:half]}\n{text[-half:]}"
+
+
+def asked_in(text: str) -> str:
+    """What a message asks: of a long one its first or its last paragraph, and both where neither has the form of it alone."""
+    if len(text) <= _MAX_ASKING_CHARS:
+        return text
+    ends = (_paragraph(text, 0), _paragraph(text, -1))
+    return "\n".join([each for each in ends if _asks(each)] or ends)
+
+
+def line_of(text: str, max_chars: int) -> str:
+    """The text on one line, bounded. What a long one asks comes first, because a model reads the beginning alone."""
+    text = ends_of(text, max_chars)
+    asked = asked_in(text)
+    return _one_line(text if asked is text else f"{asked}\n{text}", None)[:max_chars]
+
+
+def _paragraph(text: str, at: int) -> str:
+    """The first or the last paragraph; where that is long, its outermost line or sentence."""
+    text = text.strip()
+    for pieces in (_BLANK_LINES.split(text), text.splitlines(), sentences(text)):
+        if pieces and len(pieces[at]) <= _MAX_ASKING_CHARS:
+            return pieces[at].strip()
+    return text[-_MAX_ASKING_CHARS:] if at else text[:_MAX_ASKING_CHARS]
+
+
+def _asks(paragraph: str) -> bool:
+    return paragraph.endswith(_INTRODUCES) or any(asks(each) or orders(each) for each in sentences(paragraph))
 
 
 def is_vague(query: str) -> bool:

@@ -141,8 +141,8 @@ class Recaller:
             return RecallResult(reason=Reason.UNREADABLE_SETTING)
         if request.options.limit <= 0:
             return RecallResult(reason=Reason.DISABLED)
-        most = self._config.max_query_chars
-        query = Query(text=request.query[:most], history=request.history, now=self._clock.now(), max_chars=most)
+        now, most = self._clock.now(), self._config.max_query_chars
+        query = Query(text=request.query, history=request.history, now=now, max_chars=most)
         if timer.explanation is not None:
             timer.explanation.query = query
         with timer.measure("decide"):

@@ -16,8 +16,7 @@ from semrouter_memory.learned import Features, Logistic
 from semrouter_memory.model import Message, Role, Vector
 from semrouter_memory.recall.prototypes import Intent
 
-_READ_CHARS = 500
-"""Of a long request, at its beginning and end; what stands in between is quoted or pasted."""
+_BEFORE_CHARS = 500
 _BEFORE_TOKENS = 60
 _BEFORE = 0.4
 """The worth of a word of the message before, compared with one of the request."""
@@ -55,16 +54,16 @@ def named(request: str) -> tuple[tuple[str, ...], ...]:
 
 def rare(request: str, common: Container[str]) -> tuple[tuple[str, ...], ...]:
     """The index terms of each word of a request that is not common."""
-    words = dict.fromkeys(token for token in tokens(_read(request)) if token not in common)
+    words = dict.fromkeys(token for token in tokens(request) if token not in common)
     return tuple(filter(None, (tuple(terms(word)) for word in words)))
 
 
 def words_of(request: str, history: Sequence[Message]) -> Features:
     """The features made of its words."""
-    found = tokens(_read(request))
+    found = tokens(request)
     before = next((message.text for message in reversed(history) if message.role is Role.USER), "")
     features = dict.fromkeys(ngrams(found), 1.0)
-    features |= dict.fromkeys((f"before {token}" for token in tokens(before[:_READ_CHARS])[:_BEFORE_TOKENS]), _BEFORE)
+    features |= dict.fromkeys((f"before {token}" for token in tokens(before[:_BEFORE_CHARS])[:_BEFORE_TOKENS]), _BEFORE)
     return features | {"#length": math.log1p(len(found)), "#history": float(bool(history))}
 
 
@@ -93,7 +92,3 @@ def names_of(known: int, unknown: int, *, impersonal: bool) -> Features:
         "#impersonal, all known": float(impersonal and all_known),
         "#impersonal, unknown": float(impersonal and unknown > 0),
     }
-
-
-def _read(request: str) -> str:
-    return request if len(request) <= 2 * _READ_CHARS else f"{request[:_READ_CHARS]}\n{request[-_READ_CHARS:]}"

@@ -93,6 +93,23 @@ NOT_ASKED = (
     "when is easter this year",
 )
 _FACTS_OF_ONE = 10
+PAGE = """
+The village hall reopened on Saturday after two years of works. The roof, which had leaked since the storm, was replaced, and the kitchen has
+a new stove and a dishwasher. The council paid for half of it; the rest was collected at dinners, raffles and a concert of the school's choir.
+
+"I did not think that I would see it again," said a neighbour, who has lived opposite for forty years and keeps the key. "My daughter was
+married in here, and our club met every Thursday." The hall may be rented for parties, at 90 a day for residents and 150 for others. Dogs
+are welcome in the garden, not inside. Bookings are taken by phone on weekday mornings, and the first free weekend is in October.
+
+The mayor thanked the volunteers, of whom she named the plumber, the two carpenters and the woman who sewed the curtains. She
+announced that the car park would be next, and that the road to the station, which floods each winter, would be raised in spring.
+"""
+TASKS = (
+    "Summarise this in three sentences:",
+    "Fix the punctuation:",
+    "Give me five keywords for this text:",
+    "Translate this into Spanish:",
+)
 
 
 async def test_plain_questions_find_what_they_ask_for(embedder: Embedder) -> None:
@@ -103,6 +120,25 @@ async def test_plain_questions_find_what_they_ask_for(embedder: Embedder) -> Non
             await known.remember(*(fact for fact, _ in asked), scope=scope)
             missed += [question for fact, question in asked if fact not in await known.given(question, scope=scope)]
     assert not missed
+
+
+async def test_plain_questions_behind_pasted_pages_find_what_they_ask_for(embedder: Embedder) -> None:
+    missed = []
+    async with recalling(embedder) as known:
+        for start in range(0, len(ASKED), _FACTS_OF_ONE):
+            scope, asked = Scope(f"user-{start}"), ASKED[start : start + _FACTS_OF_ONE]
+            await known.remember(*(fact for fact, _ in asked), scope=scope)
+            for fact, question in asked:
+                if fact not in await known.given(f"{PAGE * 4}\n\n{question}", scope=scope):
+                    missed.append(question)
+    assert len(missed) <= len(ASKED) // 10, missed
+
+
+async def test_tasks_about_a_pasted_page_find_nothing(embedder: Embedder) -> None:
+    async with recalling(embedder) as known:
+        await known.remember(*(fact for fact, _ in ASKED[:_FACTS_OF_ONE]))
+        given = [task for task in TASKS for text in (f"{task}\n{PAGE}", f"{PAGE}\n{task}") if await known.given(text)]
+    assert not given
 
 
 async def test_plain_requests_of_another_kind_find_nothing(embedder: Embedder) -> None:

@@ -53,6 +53,21 @@ def test_terms_are_those_of_what_is_searched_for_and_classes_those_of_the_reques
     assert question.personal
 
 
+def test_what_is_pasted_tells_nothing_of_what_the_request_needs() -> None:
+    page = "We had dinner in a restaurant on the trip. " * 10
+    question = asked(f"Fix the commas:\n\n{page}")
+
+    assert (question.terms, question.need) == (("fix", "comma"), asked("Fix the commas:").need)
+    assert "restaur" in question.pasted
+
+
+def test_words_of_what_is_pasted_count_less_than_those_of_the_question() -> None:
+    index = index_of(("a barn", "a sheep", "a cow"), (0, 60, 120))
+    candidates = gathered(index, asked(f"{'One barn burnt. ' * 30}\n\nMay the cow go there?"))
+
+    assert candidates.lexical[2] > candidates.lexical[0] > candidates.lexical[1] == 0
+
+
 @pytest.mark.parametrize(
     ("request_text", "personal", "impersonal"),
     [

@@ -101,6 +101,39 @@ def test_the_meaning_of_a_vague_query_begins_where_the_conversation_says_what_it
     assert search_text("How much?", history, max_chars=200) == expected
 
 
+PAGE = "The ferry was late. " * 16 + "\n\n" + "Nobody on board complained about it, though. " * 12
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("Would I like this?", "Would I like this?"),
+        (f"Would I like this?\n\n{PAGE}", "Would I like this?"),
+        (f"{PAGE}\n\nis this for me", "is this for me"),
+        (f"Read this:\n\n{PAGE}\n\nWould I like it?", "Read this:\nWould I like it?"),
+        (f"{PAGE}\n\nThanks in advance,\nMia", "The ferry was late.\nThanks in advance,\nMia"),
+        (f"{PAGE.replace(chr(10), ' ')} Would I like this?", "Would I like this?"),
+        (f"总结一下：\n{PAGE}", "总结一下："),
+        ("x" * 999, "x" * 300 + "\n" + "x" * 300),
+    ],
+)
+def test_what_is_asked_stands_before_or_behind_what_is_pasted(text: str, asked: str) -> None:
+    assert Query(text=text, now=NOW, max_chars=4_000).asked == asked
+
+
+def test_what_is_asked_of_a_pasted_text_is_searched_for_first() -> None:
+    """An embedding model reads the beginning alone."""
+    found = Query(text=f"{PAGE * 20}\n\nWould my dog like this?", now=NOW, max_chars=4_000)
+
+    assert found.search_text.startswith("Would my dog like this? The ferry was late.")
+    assert len(found.search_text) <= 4_000
+    assert found.said == "Would my dog like this?"
+
+
+def test_a_pasted_text_does_not_make_a_request_personal() -> None:
+    assert not Query(text=f"Translate this:\n\n{PAGE}\nMy own luggage is lost.\n", now=NOW, max_chars=4_000).is_personal
+
+
 def test_white_space_makes_no_difference() -> None:
     assert search_query("  write\n a\tquicksort in Python ", (), max_chars=100) == "write a quicksort in Python"
 
