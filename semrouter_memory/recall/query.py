@@ -26,6 +26,12 @@ _INTRODUCES = (":", "：")
 _BLANK_LINES = re.compile(r"\n\s*\n")
 _MAX_TERMS = 24
 _CONTEXT_MESSAGES = 2
+_CONTEXT_CHARS = 700
+"""A model reads about a thousand characters, and the question stands behind its context."""
+_MESSAGE_CHARS = {Role.USER: 300, Role.ASSISTANT: 150}
+"""Of each message. An answer begins with what it is about, and goes on with what the user never said."""
+_PER_CHINESE = 3
+"""A Chinese character says about as much as three letters, and is a token to most models."""
 # A pasted document is not what a conversation is about; its beginning says enough.
 _MAX_TERM_SOURCE_CHARS = 600
 
@@ -118,8 +124,8 @@ class Query:
         """
         if not (self.history and self.is_vague):
             return self.line
-        before = " ".join(_one_line(message.text, _MAX_TERM_SOURCE_CHARS) for message in _context(self.history))
-        left = self.max_chars - len(self.line) - 1
+        before = " ".join(_beginning(message) for message in _context(self.history))
+        left = min(self.max_chars - len(self.line) - 1, _letters(before, _CONTEXT_CHARS))
         return f"{before[-left:]} {self.line}" if before and left > 0 else self.line
 
     @cached_property
@@ -188,9 +194,8 @@ def is_vague(query: str) -> bool:
 
 
 def _is_short(query: str) -> bool:
-    """A Chinese character says about as much as three letters."""
     text = query.strip()
-    return len(text) + 2 * len(CJK.findall(text)) <= _MAX_SHORT_CHARS
+    return len(text) + (_PER_CHINESE - 1) * len(CJK.findall(text)) <= _MAX_SHORT_CHARS
 
 
 def _context(history: Sequence[Message]) -> Sequence[Message]:
@@ -198,6 +203,16 @@ def _context(history: Sequence[Message]) -> Sequence[Message]:
     asked = [at for at, message in enumerate(history) if message.role is Role.USER][-HISTORY_MESSAGES:]
     clear = (at for at in reversed(asked) if not is_vague(history[at].text[:_MAX_TERM_SOURCE_CHARS]))
     return history[max(min(next(clear, len(history)), len(history) - _CONTEXT_MESSAGES), 0) :]
+
+
+def _beginning(message: Message) -> str:
+    most = _MESSAGE_CHARS[message.role]
+    return _one_line(message.text, _letters(message.text[:most], most))
+
+
+def _letters(text: str, count: int) -> int:
+    """How many characters of the text count as so many letters."""
+    return count // _PER_CHINESE if CJK.search(text) else count
 
 
 def key_terms(history: Sequence[Message]) -> list[str]:

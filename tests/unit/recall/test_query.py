@@ -101,6 +101,24 @@ def test_the_meaning_of_a_vague_query_begins_where_the_conversation_says_what_it
     assert search_text("How much?", history, max_chars=200) == expected
 
 
+@pytest.mark.parametrize(
+    ("said", "answered", "question"),
+    [
+        ("Tell me about my flat. ", "It is on the third floor. ", "And the other one?"),
+        ("介绍一下我的房子。", "房子在三楼。", "那另一个呢？"),
+    ],
+)
+def test_long_messages_leave_room_for_a_vague_question(said: str, answered: str, question: str) -> None:
+    """A model reads about 250 tokens: a word or a Chinese character each."""
+    history = [Message(Role.USER, said * 90), Message(Role.ASSISTANT, answered * 90)] * 3
+    text = search_text(question, history, max_chars=4_000)
+
+    assert text.endswith(question)
+    assert text.startswith(said.strip())
+    assert answered.strip() in text
+    assert len(text) <= (250 if "那" in question else 800)
+
+
 PAGE = "The ferry was late. " * 16 + "\n\n" + "Nobody on board complained about it, though. " * 12
 
 
