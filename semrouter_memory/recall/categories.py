@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from semrouter_memory.language.phrases import lists, separated
 from semrouter_memory.language.scripts import CJK, WORD_END, WORD_START, simplified
-from semrouter_memory.language.sentences import QUESTION_MARKS
-from semrouter_memory.language.third_person import embedded_text
+from semrouter_memory.language.sentences import QUESTION_MARKS, sentences
+from semrouter_memory.language.third_person import embedded_text, to_third_person
 from semrouter_memory.model import Memory, MemoryType
 from semrouter_memory.ports import MAX_PINNED
 
@@ -95,13 +95,16 @@ class _Words:
 
 
 _LISTS = lists("categories", __package__)
-_MEMORY: tuple[tuple[int, _Words | re.Pattern[str]], ...] = (
-    *((MemoryCategory[name.upper()].value, _Words(listed)) for name, listed in _LISTS["memories"].items()),
-    *(
-        (MemoryCategory[name.upper()].value, re.compile("|".join(separated(listed))))
-        for name, listed in _LISTS["statements"].items()
-    ),
+_MEMORY = tuple((MemoryCategory[name.upper()].value, _Words(listed)) for name, listed in _LISTS["memories"].items())
+_STATEMENT = tuple(
+    (MemoryCategory[name.upper()].value, re.compile("|".join(separated(listed)), re.MULTILINE))
+    for name, listed in _LISTS["statements"].items()
 )
+_BEGINS = "|".join(separated(_LISTS["orders"]["begins"]))
+_ORDER = re.compile(
+    rf"(?:^|[,;] |\band )(?:(?:{_BEGINS})[,:]? )*(?:{'|'.join(separated(_LISTS['orders']['answer']))})", re.MULTILINE
+)
+"""How users order to be answered: "please answer user in german"."""
 _REQUEST = tuple((Need[name.upper()], _Words(listed)) for name, listed in _LISTS["requests"].items())
 
 _STATEMENT_CHARS = 500
@@ -124,7 +127,18 @@ def categories_of(memory: Memory) -> int:
         found |= MemoryCategory.QUOTE.value
     if memory.pinned:
         found |= MemoryCategory.PINNED.value
-    return reduce(or_, [kind for kind, pattern in _MEMORY if pattern.search(content)], found)
+    found = reduce(or_, [kind for kind, pattern in _MEMORY if pattern.search(content)], found)
+    stated = _sentence_lines(memory)
+    if _ORDER.search(stated):
+        found |= MemoryCategory.ANSWER.value
+    return reduce(or_, [kind for kind, pattern in _STATEMENT if pattern.search(stated)], found)
+
+
+def _sentence_lines(memory: Memory) -> str:
+    """What the memory says, without what it is found by besides: a sentence a line, in the third person."""
+    said = simplified(memory.content[:_STATEMENT_CHARS])
+    told = to_third_person(said) if memory.form == "quote" else said
+    return "\n".join(" ".join(each.split()) for each in sentences(told.lower()))
 
 
 def need_of(request: str) -> Need:

@@ -1,11 +1,13 @@
 """Which memories matter unasked, and which requests they matter to, by the words of either."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semrouter_memory.model import Memory, MemoryType, Scope
+from semrouter_memory.model import FORM, STATEMENTS, Memory, MemoryType, Scope
 from semrouter_memory.recall.categories import MemoryCategory, Need, categories_of, need_of, pinned
 from tests.memories import memory
 
@@ -47,6 +49,38 @@ MARKED = {
     "用户叫李雷": MemoryCategory.NAME,
 }
 
+QUOTED = {
+    "I don't eat pork": MemoryCategory.DIET,
+    "i dont drink coffee": MemoryCategory.DIET,
+    "I do not like mushrooms": MemoryCategory.DIET,
+    "I take metformin daily": MemoryCategory.HEALTH,
+    "I don’t drive": MemoryCategory.TRAVEL,
+    "I fly only with Lufthansa": MemoryCategory.TRAVEL,
+    "We don't have a car": MemoryCategory.TRAVEL,
+    "I refuse to buy leather": MemoryCategory.MONEY,
+    "I prefer short answers.": MemoryCategory.ANSWER,
+    "I'm a nurse in Leeds. I want short answers.": MemoryCategory.ANSWER,
+    "Remember that I want concise replies": MemoryCategory.ANSWER,
+    "Always answer in bullet points.": MemoryCategory.ANSWER,
+    "Please keep your answers short from now on.": MemoryCategory.ANSWER,
+    "Answer me in German, please.": MemoryCategory.ANSWER,
+    "From now on, call me Sam.": MemoryCategory.ANSWER,
+    "I read on my phone, so keep it short": MemoryCategory.ANSWER,
+    "And don't use emojis, ever": MemoryCategory.ANSWER,
+    "Talk to me like a mate, not a robot": MemoryCategory.ANSWER,
+    "以后用大白话跟我说": MemoryCategory.ANSWER,
+    "以后请叫我芳姐": MemoryCategory.ANSWER,
+    "I'm called Sam": MemoryCategory.NAME,
+    "I live in Leeds. My name is Sam.": MemoryCategory.NAME,
+    "I go by Sam": MemoryCategory.NAME,
+}
+
+ANOTHERS = (
+    *("My mother calls me Sammy", "Call me back on Monday", "I have to reply to clients in French"),
+    *("I talk to users in Polish", "My boss gives short answers", "They told me to keep the receipts"),
+    *("My sister is called Anna", "大家都叫我起床"),
+)
+
 PLAIN = (
     *("User lives in Rome", "User likes black tea", "User's sister is called Julia", "User drives a fast car"),
     *("User was born in Reykjavik", "User has two scodellas", "用户住在上海", "用户养了一只猫"),
@@ -87,6 +121,20 @@ def said(content: str, kind: MemoryType = MemoryType.SEMANTIC) -> Memory:
 @pytest.mark.parametrize(("content", "marks"), MARKED.items(), ids=MARKED)
 def test_a_statement_has_the_classes_of_its_words(content: str, marks: MemoryCategory) -> None:
     assert categories_of(said(content)) == marks
+
+
+@pytest.mark.parametrize(("content", "marks"), QUOTED.items(), ids=QUOTED)
+def test_a_quote_has_the_classes_of_what_it_tells(content: str, marks: MemoryCategory) -> None:
+    found_by = {"attribute": "an attribute", "value": "", "text": ""}
+    for facts in ([], [found_by]):
+        quote = replace(said(content), metadata={FORM: "quote", STATEMENTS: facts})
+        assert categories_of(quote) & (marks) == marks
+
+
+@pytest.mark.parametrize("content", ANOTHERS)
+def test_what_others_say_and_are_called_is_no_wish_how_to_be_answered(content: str) -> None:
+    quote = replace(said(content), metadata={FORM: "quote"})
+    assert not categories_of(quote) & (MemoryCategory.ANSWER | MemoryCategory.NAME)
 
 
 @pytest.mark.parametrize("content", PLAIN)
