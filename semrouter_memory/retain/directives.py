@@ -236,6 +236,18 @@ def is_procedure(text: str) -> bool:
     return any(place > first for place in phrases("further_steps").places(found))
 
 
+def is_criticism(sentence: str) -> bool:
+    """Whether it criticises an answer and tells in which form the user wants to be answered: "too long, bullet points please"."""
+    found = tokens(sentence)
+    if found[-1:] == ("?",):
+        return False
+    start = after(found, _FILLERS)
+    start = after(found, _FILLERS, start + phrases("criticism_leads").length_at(found, start))
+    length = phrases("criticises").length_at(found, start)
+    forms = phrases("answer_forms").places(found) if length else ()
+    return any(place >= start + length for place in forms)
+
+
 def _announces(piece: str) -> bool:
     found = tokens(piece)
     if found[-1:] != (":",):

@@ -151,11 +151,12 @@ def candidates(turns: Sequence[LoggedTurn], context: Sequence[LoggedTurn] = ()) 
 def _read(own: str, asked: str) -> tuple[Sequence[str], Sequence[bool], Sequence[SentenceScore]]:
     """The sentences of a message, which of them are to be remembered, and what their words tell.
 
-    These are what the user asks to have remembered, and lessons for the next time.
+    These are what the user asks to have remembered, lessons for the next time, and in which form they want to be answered.
     """
     pieces = [piece for whole in _with_lists(sentences(own)) for piece in _readable(whole)]
     wished = [
-        wish or directives.is_lesson(piece) for wish, piece in zip(directives.wished(pieces), pieces, strict=True)
+        wish or directives.is_lesson(piece) or directives.is_criticism(piece)
+        for wish, piece in zip(directives.wished(pieces), pieces, strict=True)
     ]
     return pieces, wished, judge(in_message([*map(list_in_line, pieces)], own, asked))
 

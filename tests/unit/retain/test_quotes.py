@@ -275,6 +275,25 @@ def test_what_only_speaks_of_the_next_time_is_no_lesson(make_turn: MakeTurn, sai
     assert all(candidate.type is MemoryType.SEMANTIC for candidate in quotes.candidates([make_turn(said)]))
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "too long, bullet points please",
+        "way too wordy - short answers please",
+        "Your explanation is too technical, use plain English",
+        "太啰嗦了，用大白话说",
+    ],
+)
+def test_a_criticism_that_tells_how_to_answer_is_kept(make_turn: MakeTurn, said: str) -> None:
+    (quote,) = quotes.candidates([make_turn(said)])
+    assert quote.content == said
+
+
+@pytest.mark.parametrize("said", ["too long", "too long, make it shorter", "Is that too long, with bullet points?"])
+def test_a_criticism_of_one_text_is_not_kept(make_turn: MakeTurn, said: str) -> None:
+    assert not quotes.candidates([make_turn(said)])
+
+
 def test_a_lesson_beside_a_fact_is_a_quote_of_its_own(make_turn: MakeTurn) -> None:
     found = quotes.candidates([make_turn("I run the billing cluster in Oslo. Next time verify its version first.")])
     assert [(each.content, each.type) for each in found] == [
