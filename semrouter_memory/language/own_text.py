@@ -7,6 +7,7 @@ in doubt it is cut.
 """
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 
 from semrouter_memory.language.layouts import (
@@ -58,7 +59,7 @@ def own_text(text: str) -> str:
 
 
 def typed_text(text: str) -> str:
-    """What the user says as themselves, word for word; `LEFT_OUT` stands where a quotation was cut out of a sentence."""
+    """What the user says as themselves, word for word; `LEFT_OUT` stands where a quotation was cut out of a sentence, or a text behind its introduction."""
     return _typed(_read(text))
 
 
@@ -75,9 +76,22 @@ def _typed(text: str) -> str:
     lines = without_laid_out(without_enclosed(text).split("\n"))
     lines = without_handed_over(lines, closing(lines))
     lines = [gap(line) if len(line) > MAX_PARAGRAPH_CHARS and not _told(line) else line for line in lines]
-    own = [_CUT.sub(LEFT_OUT, line).strip() for line in lines if not is_gap(line)]
-    own_lines = _BLANK_LINES.sub("\n\n", "\n".join(own)).strip()
+    own_lines = _BLANK_LINES.sub("\n\n", "\n".join(_own(lines))).strip()
     return "" if injects(own_lines) or len(own_lines) > MAX_TYPED_CHARS else own_lines
+
+
+def _own(lines: Iterable[str]) -> list[str]:
+    """The lines that are not cut out; `LEFT_OUT` ends one that introduced what is: "My boss sent me this:"."""
+    own: list[str] = []
+    said = 0
+    for line in lines:
+        if is_gap(line):
+            if own and own[said].endswith((":", "：")):
+                own[said] += f" {LEFT_OUT}"
+            continue
+        own.append(_CUT.sub(LEFT_OUT, line).strip())
+        said = len(own) - 1 if own[-1] else said
+    return own
 
 
 def _told(paragraph: str) -> bool:

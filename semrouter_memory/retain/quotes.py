@@ -30,6 +30,7 @@ _MAX_CONTEXT_CHARS = 160
 _SHORT_WORDS = 8
 """A quote with fewer words may not tell what it is about."""
 _LEAD_WORDS = 7
+_LEAD_WORDS_TO_COLON = 10
 """In front of a text that was cut, fewer words only introduce it."""
 _MIN_PART_CHARS = 120
 """Of a sentence that is cut because it is longer than a quote."""
@@ -182,7 +183,8 @@ def _with_lists(pieces: Sequence[str]) -> Iterator[str]:
 def _is_hollow(piece: str) -> bool:
     """Whether it only introduced what was cut out of it: "My physio told me, …"."""
     lead, cut, rest = piece.partition(LEFT_OUT)
-    return bool(cut) and len(lead.split()) < _LEAD_WORDS and not any(map(str.isalnum, rest))
+    least = _LEAD_WORDS_TO_COLON if lead.rstrip().endswith((":", "：")) else _LEAD_WORDS
+    return bool(cut) and len(lead.split()) < least and not any(map(str.isalnum, rest))
 
 
 def _is_procedural(sentence: str) -> bool:

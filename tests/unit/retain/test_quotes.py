@@ -455,6 +455,22 @@ def test_what_only_introduced_the_words_of_others_is_not_kept_without_them(make_
     assert contents(make_turn, message) == []
 
 
+@pytest.mark.parametrize(
+    "pasted", ["> Your lease ends in May.", "```\nlease: may\n```", "Hi Bo,\nyour lease ends.\nBest, Eve"]
+)
+@pytest.mark.parametrize(
+    "lead", ["My boss sent me this:", "Here's an email I got:", "This is the message I received yesterday from HR:"]
+)
+def test_nor_is_what_introduced_a_pasted_text(make_turn: MakeTurn, lead: str, pasted: str) -> None:
+    assert contents(make_turn, f"{lead}\n\n{pasted}") == []
+    assert not any(lead in each for each in contents(make_turn, f"{lead}\n{pasted}\n\nI work at Acme."))
+
+
+def test_an_introduction_that_tells_something_itself_stays(make_turn: MakeTurn) -> None:
+    said = "I'm a nurse at St Mary's in Leeds and my boss sent me this:"
+    assert contents(make_turn, f"{said}\n\n> Your shift moves.") == [f"{said} …"]
+
+
 def test_a_mark_of_omission_that_the_user_typed_leaves_nothing_out(make_turn: MakeTurn) -> None:
     assert contents(make_turn, "I'm a vegan since 2018 …") == ["I'm a vegan since 2018 …"]
 
