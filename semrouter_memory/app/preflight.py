@@ -196,7 +196,7 @@ def _require_same_log(directory: Path, *, is_shared: bool) -> None:
     unlearned, owners = unshared(path)
     if unlearned or owners:
         raise ConfigurationError(
-            f"memory.redis.url is set, and {path} was kept without Redis, which does not take it over: {unlearned} turns"
+            f"memory.redis.url is set, and {path} was written without Redis, which does not take it over: {unlearned} turns"
             f" that wait or are dead letters, and what {owners} users or other owners deleted or paused. Serve without Redis"
             " until no turn waits, then move the file away; pauses have to be set again"
         )

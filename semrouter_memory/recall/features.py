@@ -41,7 +41,7 @@ _GENERAL_FORM = re.compile(
     re.IGNORECASE,
 )
 _PASTED = 0.25
-"""What a word counts that stands in a long message beside what is asked: there are many of them."""
+"""What a word counts that a long message has apart from what it asks: there are many of them."""
 _LONGEST_PERIOD = timedelta(days=120)
 
 
@@ -59,7 +59,7 @@ class QueryFeatures:
     Attributes:
         text: what the user asked.
         terms: of the text that is searched for.
-        pasted: further terms, of a long message beside what is asked.
+        pasted: further terms, of the rest of a long message.
         need: what the request needs, by its words.
         impersonal: it has the form of a question of general knowledge, and no first person.
         chinese: it has Chinese characters, of which the default model knows few.

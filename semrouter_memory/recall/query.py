@@ -23,7 +23,6 @@ _MAX_SHORT_CHARS = 20
 _MAX_ASKING_CHARS = 300
 """A longer message holds more than what it asks: a pasted text, or the story that leads to the question."""
 _INTRODUCES = (":", "：")
-_BLANK_LINES = re.compile(r"\n\s*\n")
 _MAX_TERMS = 24
 _CONTEXT_MESSAGES = 2
 _CONTEXT_CHARS = 700
@@ -169,7 +168,7 @@ def line_of(text: str, max_chars: int) -> str:
 def _paragraph(text: str, at: int) -> str:
     """The first or the last paragraph; where that is long, its outermost line or sentence."""
     text = text.strip()
-    for pieces in (_BLANK_LINES.split(text), text.splitlines(), sentences(text)):
+    for pieces in (text.split("\n\n"), text.splitlines(), sentences(text)):
         if pieces and len(pieces[at]) <= _MAX_ASKING_CHARS:
             return pieces[at].strip()
     return text[-_MAX_ASKING_CHARS:] if at else text[:_MAX_ASKING_CHARS]

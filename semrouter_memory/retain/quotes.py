@@ -36,8 +36,7 @@ _MIN_PART_CHARS = 120
 """Of a sentence that is cut because it is longer than a quote."""
 _LOOK_BACK = 3
 """Turns before those that are read in which a short quote's context is looked for."""
-_FIRST_ITEM, _NUMBERED = re.compile(r"[:：]\s*1[.)]\s*$"), re.compile(r"\s\d{1,2}[.)]\s*$")
-"""Behind these stands an item of a list within a line."""
+_INTRODUCES = re.compile(r"[:：]\s*(?:1[.)]\s*)?$")
 _FACT_CUT = 0.05
 """From this probability on a sentence that is a fact and nothing else is stored; role-play and pasted texts lie below."""
 
@@ -166,18 +165,23 @@ def _with_lists(pieces: Sequence[str]) -> Iterator[str]:
     """The sentences; what introduces a list with its items, which tell nothing alone: "My tools:", "- Procreate"; "Steps: 1.", "test 2."."""
     lead = ""
     for piece in pieces:
-        if lead and (is_item(piece) or _NUMBERED.search(lead)):
+        if lead and (is_item(piece) or _ends_with_number(lead)):
             lead += piece
             continue
         if lead:
             yield lead
-        begun = piece.rstrip().endswith((":", "：")) or _FIRST_ITEM.search(piece)
-        introduces = bool(begun) and not (orders(piece) or any(directives.wished([piece])))
+        introduces = bool(_INTRODUCES.search(piece)) and not (orders(piece) or any(directives.wished([piece])))
         lead = piece if introduces else ""
         if not introduces:
             yield piece
     if lead:
         yield lead
+
+
+def _ends_with_number(text: str) -> bool:
+    """Whether an item of a list within a line follows: "Steps: 1.", "test 2)"."""
+    number = text.rsplit(maxsplit=1)[-1]
+    return number[:-1].isdecimal() and number[-1] in ".)"
 
 
 def _is_hollow(piece: str) -> bool:
