@@ -16,7 +16,7 @@ from itertools import pairwise
 from semrouter_memory.language.phrases import pattern, phrases, words_of
 from semrouter_memory.language.quoted_spans import GAP
 from semrouter_memory.language.scripts import CJK
-from semrouter_memory.language.sentences import QUESTION_MARKS, sentences
+from semrouter_memory.language.sentences import QUESTION_MARKS, orders, sentences
 from semrouter_memory.language.words import tokens
 
 _ROLE = pattern(r"^\s*(?:[\[<(#*【]+\s*)?{roles}\s*(?:[\])>*】]+\s*[:：]?|[:：])")
@@ -28,7 +28,7 @@ _CODE_TOKEN = re.compile(
     r"[_={};\\|~^]|\w\(|\b[a-z_]\w{1,30}\.[a-z_]\w{1,30}[.(\[]|::|\b\w{1,30}/\w{1,30}/|0x[\da-f]{2}|--\w"
 )
 _SETTING = re.compile(r"\s*[a-z_][\w.-]*: ?\S+\s*$")
-_BULLET = re.compile(r"\s*(?:[-*·–]|(?P<glyph>[•▪●■◆►✓✔☐])|\d{1,2}[.)、])\s*\S")
+_BULLET = re.compile(r"\s*(?:[-*·–]|(?P<glyph>[•▪●■◆►✓✔☐])|\d{1,2}[.)、]|\[[ x]?\](?=\s))\s*\S", re.IGNORECASE)
 _SPEAKER = re.compile(
     r"\W{0,4}(?:\[?\d{1,2}[:.]\d\d[^\]\n]{0,12}\]?\W{1,3})?(?![-•]\s)(?P<name>@?[\w.'’-]{1,24}(?: [\w.'’-]{1,16}){0,2})"
     r"\*{0,2}(?: ?[(（][^)）\n]{0,40}[)）])?\*{0,2}[:：>]\*{0,2}\s*\S"
@@ -282,7 +282,8 @@ _PAPER_SAYS = pattern(r"{texts} (?:says?|said|reads?|states?)\s?")
 _OWN_PAPER = re.compile(r"\b(?:my|our)(?: [\w-]{1,20}){0,2} $", re.IGNORECASE)
 _LEADS_IN = pattern(r"(?:^|(?<=[.!?。！？]))\s*(?P<lead>[^:：\n.!?。！？]{1,60})[:：]\s*[\"'“]?(?={openers})")
 _OWN_LEAD = pattern(r"{own_labels}")
-_INTRODUCTION_CHARS, _LEAD_WORDS = 80, 5
+_TEXT = pattern(r"{texts}|{saying}")
+_INTRODUCTION_CHARS, _LEAD_WORDS, _NAMED_WORDS = 80, 5, 3
 _ROLE_SET = re.compile(
     r"^\W*(?i:you are|you're|act as|pretend)\s(?:now )?(?:[A-Z]\w+|(?i:an?|the|my)\s\w+(?: \w+){0,5})[.,]\s+(?=\S)"
 )
@@ -336,9 +337,16 @@ def _begins(number: int, lines: Sequence[str], last: int | None) -> tuple[int, i
         return number, len(line)
     if order or (not stops and len(bare) <= _INTRODUCTION_CHARS and _INTRODUCES.search(line)):
         return number, len(line)
-    if bare.endswith((":", "：")) and not _OWN_LEAD.search(_last_sentence(bare)):
+    if bare.endswith((":", "：")) and not (_OWN_LEAD.search(_last_sentence(bare)) or _is_listed(number, lines)):
         return number, len(line)
     return None
+
+
+def _is_listed(number: int, lines: Sequence[str]) -> bool:
+    """Whether a line names in a few words what the items below it are: "Medication:", "- ramipril 5 mg"."""
+    line = lines[number]
+    other = _TEXT.search(line) or orders(line) or CJK.search(line)
+    return not other and len(line.split()) <= _NAMED_WORDS and is_item(lines[number + 1])
 
 
 def _in_line(line: str, order: re.Match[str] | None) -> int | None:
