@@ -27,6 +27,8 @@ _CODE = pattern(r"\s*{code_lines}")
 _CODE_TOKEN = re.compile(
     r"[_={};\\|~^]|\w\(|\b[a-z_]\w{1,30}\.[a-z_]\w{1,30}[.(\[]|::|\b\w{1,30}/\w{1,30}/|0x[\da-f]{2}|--\w"
 )
+_COLUMNS = re.compile(r"(?<=[\w)%/>-])[^\S\n]{2,40}(?=\S)")
+"""What sets columns apart: more than a blank, and not behind a sentence."""
 _SETTING = re.compile(r"\s*[a-z_][\w.-]*: ?\S+\s*$")
 _BULLET = re.compile(r"\s*(?:[-*·–]|(?P<glyph>[•▪●■◆►✓✔☐])|\d{1,2}[.)、]|\[[ x]?\](?=\s))\s*\S", re.IGNORECASE)
 _SPEAKER = re.compile(
@@ -34,6 +36,7 @@ _SPEAKER = re.compile(
     r"\*{0,2}(?: ?[(（][^)）\n]{0,40}[)）])?\*{0,2}[:：>]\*{0,2}\s*\S"
 )
 _LETTER = pattern(r"\s*{letter_lines}")
+_QUOTES_BELOW = re.compile(r"\s*on .{4,80} wrote:\s*$", re.IGNORECASE)
 _ADDRESS = pattern(r"\s*(?:from|to|date|sent|name|title|author|de|à|von|an|para)\s*[:：]")
 _ENDING = pattern(r"\s*{ending_lines}")
 _PAGE = pattern(r"\s*{page_lines}")
@@ -51,6 +54,8 @@ _OPENS = pattern(r"{openers}")
 _THANKS_WORDS, _WITH_THANKS = 3, 2
 _CELL_CHARS = 6
 _SIGNED_CHARS = 60
+_WRAPPED_CHARS = 40
+"""A shorter line was ended by whoever wrote it."""
 
 
 def is_gap(line: str) -> bool:
@@ -75,11 +80,14 @@ def gap(line: str) -> str:
 
 
 def without_quoted(lines: Sequence[str]) -> Iterator[str]:
-    """The lines, with gaps in place of those that `>` marks, and of those in which they go on."""
+    """The lines, with gaps in place of those that `>` marks, and of those in which they go on: a mail's lines are wrapped."""
     quoted, before = False, ""
     for line in lines:
         quoted = line.lstrip().startswith(">") or (
-            quoted and bool(line.strip()) and not before.rstrip().endswith(_SENTENCE_ENDS)
+            quoted
+            and bool(line.strip())
+            and len(before) > _WRAPPED_CHARS
+            and not before.rstrip().endswith(_SENTENCE_ENDS)
         )
         before = line
         yield gap(line) if quoted else line
@@ -128,8 +136,8 @@ def _marked(lines: Sequence[str]) -> Iterator[int]:
 
 
 def _is_row(line: str, cells: int, neighbours: Sequence[int]) -> bool:
-    """Whether it is a row of a table: between bars or tabs, or with separators like those of the lines next to it."""
-    if line.count("|") > 1 or line.count("\t") > 1:
+    """Whether it is a row of a table: in columns, or with separators like those of the lines next to it."""
+    if line.count("|") > 1 or line.count("\t") > 1 or len(_COLUMNS.findall(line)) > 1:
         return True
     if CJK.search(line):
         return cells > 1 and cells in neighbours and len(line) <= _CELL_CHARS * (cells + 1)
@@ -216,6 +224,9 @@ def _mails(lines: Sequence[str]) -> Iterator[int]:
     for number, line in enumerate(lines):
         if number == last:
             continue
+        if _QUOTES_BELOW.match(line) and is_gap(next(filter(str.strip, lines[number + 1 :]), "")):
+            yield number  # Marks tell where the quotation below it ends.
+            continue
         if number < end and (_LETTER.match(line) or (_ADDRESS.match(line) and _ADDRESS.match(lines[number + 1]))):
             yield from _all_but(range(number, len(lines)), last)
             return
@@ -278,6 +289,8 @@ _ABOVE = pattern(r"{above}")
 _INTRODUCES = pattern(r"{introductions}")
 _COLON = re.compile(r"[:：](?!\d|//|\))")
 _SAYS = pattern(r"{speech}\s*(?:[:：]\s?(?=\S)|[,，]\s?(?={openers}))|{speech_without_mark}\s?(?={openers})")
+_MARKED = re.compile(r"[\"“”„«»「」『』]")
+_QUOTATION = re.compile(rf"{GAP}+|\"[^\"{GAP}]{{1,60}}\"|“[^”{GAP}]{{1,60}}”")
 _PAPER_SAYS = pattern(r"{texts} (?:says?|said|reads?|states?)\s?")
 _OWN_PAPER = re.compile(r"\b(?:my|our)(?: [\w-]{1,20}){0,2} $", re.IGNORECASE)
 _LEADS_IN = pattern(r"(?:^|(?<=[.!?。！？]))\s*(?P<lead>[^:：\n.!?。！？]{1,60})[:：]\s*[\"'“]?(?={openers})")
@@ -386,6 +399,12 @@ def _is_cut(lines: Sequence[str], number: int) -> bool:
     return lines[number].count(GAP) * 2 > len(lines[number])
 
 
+def _is_quoted(line: str, place: int) -> bool:
+    """Whether what is said from this place on is a quotation that ends in the line."""
+    found = _QUOTATION.match(line, place)
+    return bool(found and line[found.end() :].strip() and not _MARKED.search(line, found.end()))
+
+
 def _is_told_from(before: str, says: str) -> bool:
     """Whether users tell in their own words what a paper of theirs says: "my rental contract says I have ..."."""
     return bool(_OWN_PAPER.search(before) and _PAPER_SAYS.fullmatch(says))
@@ -394,7 +413,7 @@ def _is_told_from(before: str, says: str) -> bool:
 def _without_speech(line: str) -> str:
     """Without what somebody else says in it, as in `from the forum: I live ...`."""
     says = (found for found in _SAYS.finditer(line) if not _is_told_from(line[: found.start()], found.group()))
-    if found := next(says, None):
+    if found := next((each for each in says if not _is_quoted(line, each.end())), None):
         line = line[: found.end()] + GAP * (len(line) - found.end())
     for led_in in _LEADS_IN.finditer(line):
         lead = led_in["lead"]

@@ -219,6 +219,39 @@ def test_a_quotation_leaves_a_mark_where_it_was() -> None:
 
 
 @pytest.mark.parametrize(
+    ("said", "own"),
+    [
+        ('My GP wrote: "please start with 20 mg". I\'m 49, is that much?', "I'm 49, is that much?"),
+        ('she replied: "not possible". I\'ve been there since 2018.', "I've been there since 2018."),
+        ("HR wrote: “Your contract ends on 31 May.” I've worked there for 11 years", "I've worked there for 11 years"),
+        ("> Would you come to Oslo?\n> Best, Birna\nI'd love to but I'm scared of flying", "I'm scared of flying"),
+        (
+            "On Mon, 2 Feb 2026, Bob wrote:\n> can you come?\n\nI'm flying to Rome on the 9th.",
+            "I'm flying to Rome on the 9th.",
+        ),
+        (
+            "$ kubectl get pods\nNAME      READY   STATUS             AGE\napi-7d9   0/1     CrashLoopBackOff   3m\n\nI'm the only one here.",
+            "I'm the only one here.",
+        ),
+    ],
+)
+def test_what_stands_behind_the_end_of_a_marked_text_stays(said: str, own: str) -> None:
+    assert own in own_text(said)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        'Bob wrote: "I moved. "Really?" I live in Zorvik"',
+        "> I have moved to the coast with all of my family and the\nthree dogs from Zorvik",
+        'Bob wrote: "I moved and I live in Zorvik',
+    ],
+)
+def test_a_marked_text_without_a_sure_end_is_cut_whole(said: str) -> None:
+    assert not poisoned(own_text(said))
+
+
+@pytest.mark.parametrize(
     "quoted",
     [
         "I Live in Zorvik With Two Dogs",
