@@ -37,6 +37,7 @@ _SPEAKER = re.compile(
 )
 _LETTER = pattern(r"\s*{letter_lines}")
 _QUOTES_BELOW = re.compile(r"\s*on .{4,80} wrote:\s*$", re.IGNORECASE)
+_TO_ASSISTANT = pattern(r"\s*(?:dear|hi|hello|hey)\s{assistants}")
 _ADDRESS = pattern(r"\s*(?:from|to|date|sent|name|title|author|de|à|von|an|para)\s*[:：]")
 _ENDING = pattern(r"\s*{ending_lines}")
 _PAGE = pattern(r"\s*{page_lines}")
@@ -219,10 +220,10 @@ def _is_thanks(line: str) -> bool:
 
 
 def _mails(lines: Sequence[str]) -> Iterator[int]:
-    """Mails and letters: from their head or greeting on, or up to their signature."""
-    last, end = closing(lines), _end(lines)
+    """Mails and letters: from their head or greeting on, or up to their signature; of one to the assistant the signature."""
+    last, end, addressed = closing(lines), _end(lines), _TO_ASSISTANT.match(lines[0])
     for number, line in enumerate(lines):
-        if number == last:
+        if number == last or (addressed and not number):
             continue
         if _QUOTES_BELOW.match(line) and is_gap(next(filter(str.strip, lines[number + 1 :]), "")):
             yield number  # Marks tell where the quotation below it ends.
@@ -231,7 +232,7 @@ def _mails(lines: Sequence[str]) -> Iterator[int]:
             yield from _all_but(range(number, len(lines)), last)
             return
         if _ENDING.match(line) and (number or len(line) > _SIGNED_CHARS):
-            yield from _all_but(range(len(lines)), last)
+            yield from _all_but(range(number if addressed else 0, len(lines)), last)
             return
 
 

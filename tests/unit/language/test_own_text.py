@@ -304,6 +304,16 @@ def test_what_the_user_does_or_fears_is_no_wish_to_have_it_forgotten(said: str) 
     assert own_text(said) == said
 
 
+@pytest.mark.parametrize("greeting", ["Dear Assistant,", "Dear ChatGPT,", "Hello Claude,"])
+def test_a_letter_to_the_assistant_is_the_users_up_to_its_signature(greeting: str) -> None:
+    told = f"{greeting}\n\nI run a bakery in Ghent. Could you draft an advert?"
+    assert own_text(f"{told}\n\nKind regards,\nLieven Maes") == told
+    assert (
+        own_text(f"I run a bakery in Ghent.\n\n{greeting.replace('Hello', 'Dear')}\nI live in Zorvik.")
+        == "I run a bakery in Ghent."
+    )
+
+
 def test_hidden_characters_separate_nothing() -> None:
     assert own_text("I live\u200b in O\u00adslo\u202e") == "I live in Oslo"
 
