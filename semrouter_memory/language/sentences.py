@@ -58,12 +58,18 @@ def asks(sentence: str) -> bool:
     found = [word for word in found if word not in words_of("politeness", "word_lists")]
     if _ASKS.search(sentence) or any(each in sentence for each in words_of("question_words_zh", "word_lists")):
         return True
-    # "When I was six ..." and "What I want is ..." tell.
+    # "When I was six ..." and "What I want is ..." tell, and so does what leaves "I" out: "Had surgery in May", "Don't eat pork".
     return (
         bool(found)
         and found[0] in words_of("question_words", "word_lists")
         and found[1:2] not in (["i"], ["we"], ["my"])
+        and not _leaves_subject_out().match(" ".join(found))
     )
+
+
+@cache
+def _leaves_subject_out() -> re.Pattern[str]:
+    return pattern(r"^{subject_left_out}")
 
 
 def orders(sentence: str) -> bool:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semrouter_memory.language.sentences import sentences
+from semrouter_memory.language.sentences import asks, sentences
 
 
 @pytest.mark.parametrize(
@@ -35,3 +35,26 @@ def test_joined_they_are_the_text(text: str) -> None:
     pieces = sentences(text)
     assert "".join(pieces).strip() == text.strip()
     assert all(piece.strip() for piece in pieces)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Have an interview at Bosch on Friday", "Had knee surgery in May", "Has a peanut allergy, the little one", "Don't eat pork",
+        "haven’t been on a plane since 2015", "Was born in Cork", "Am a nurse in Leeds", "Will be in Rome from 3 to 9 May",
+        "When I was six we moved to Bern", "What I want is a garden",
+    ],
+)  # fmt: skip
+def test_a_statement_that_leaves_its_subject_out_is_no_question(said: str) -> None:
+    assert not asks(said)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Have you got a recipe for lasagne", "has the euro replaced the kuna", "Had a cat?", "don't you think so", "was Einstein left handed",
+        "will it rain", "have a look at this", "do cats dream", "你养猫吗",
+    ],
+)  # fmt: skip
+def test_a_question_needs_no_mark(said: str) -> None:
+    assert asks(said)
