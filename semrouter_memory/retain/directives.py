@@ -10,9 +10,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, pairwise
 
+from semrouter_memory.language.names import capitalised
 from semrouter_memory.language.own_text import own_text
-from semrouter_memory.language.phrases import MARKS, Phrases, after, phrases
+from semrouter_memory.language.phrases import MARKS, Phrases, after, begins, phrases
 from semrouter_memory.language.sentences import QUESTION_MARKS, orders, sentences
+from semrouter_memory.language.terms import terms
+from semrouter_memory.language.values import kinds, values
 from semrouter_memory.language.words import spans, tokens
 from semrouter_memory.model import LoggedTurn
 from semrouter_memory.retain.steering import is_to_be_remembered, unsteered
@@ -24,6 +27,9 @@ _ROLE_PLAY_ENDS = phrases("role_play_ends")
 _CAST = re.compile(r"\b(?i:you(?:'re| are)) [A-ZÀ-Þ][\w'-]+\s?[.,!]|(?:^|\n)[^\S\n]*\*[a-z]{2,20}s [^*\n]{1,80}\*")
 """Casts the assistant ("You are Gandalf."), or tells what a character does (*draws a sword*). "*sigh*" does not."""
 _CLAUSES = re.compile(r"\s[-–—]{1,2}\s|—+|[;；]")
+_SHORT_TOKENS = 10
+_VAGUE = frozenset({"num:1"})
+"""As in "the other one"."""
 _ANNOUNCED_TOKENS = 4
 """Chinese characters between "记住" and the colon of an announcement."""
 _GOAL_TOKENS = 16
@@ -131,6 +137,52 @@ def _is_only(sentence: str, listed: Phrases) -> bool:
         else:
             return False
     return said
+
+
+# -- correcting
+
+
+def may_correct(text: str) -> bool:
+    """Whether it may put something else in the place of what was said before it: "wait, Friday", "I meant Leeds, not York"."""
+    return surely_corrects(text) or denies(text) or _hesitates(text)
+
+
+def surely_corrects(text: str) -> bool:
+    """Whether its first words tell so."""
+    return begins(_opening(text), phrases("corrections"), _FILLERS) or (text[:1] == "*" and text[1:2].isalnum())
+
+
+def corrects(text: str, told: str) -> bool:
+    """Whether it puts something else in the place of a part of what was told: both have something of one kind."""
+    if not may_correct(text):
+        return False
+    shared = {*terms(text)} & {*terms(told)}
+    if shared or (denies(text) and not surely_corrects(text)):
+        return bool(shared)
+    alike = kinds(values(text) - _VAGUE).keys() & kinds(values(told)).keys()
+    return bool(alike or (capitalised(text) and capitalised(told)))
+
+
+def gives_value(text: str) -> bool:
+    """Whether a number, a date or a name stands in it."""
+    return bool(values(text) - _VAGUE or capitalised(text))
+
+
+def _opening(text: str) -> Sequence[str]:
+    return tokens((sentences(text) or [""])[0])
+
+
+def denies(text: str) -> bool:
+    """Whether it begins with what is wrong: "not Dayton, Kettering"."""
+    return begins(_opening(text), phrases("denials"), _FILLERS)
+
+
+def _hesitates(text: str) -> bool:
+    """Only in a few words; "no" only where it begins them."""
+    found = _opening(text)
+    if len(found) > _SHORT_TOKENS:
+        return False
+    return begins(found, phrases("denied")) or next(phrases("hesitations").places(found), None) is not None
 
 
 # -- remembering

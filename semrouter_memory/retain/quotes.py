@@ -80,11 +80,24 @@ class _Message:
             return False
         return not content_policy.reason(_in_line(piece), content_policy.secret_question(self.asked))
 
-    def quotes(self, vectors: Mapping[str, Vector]) -> list[str]:
-        """What is worth keeping of it, as typed."""
+    @property
+    def corrects(self) -> bool:
+        """Whether it may correct what was told before it."""
+        return any(map(directives.may_correct, self.pieces))
+
+    def quotes(self, vectors: Mapping[str, Vector], before: Sequence[str] = ()) -> list[str]:
+        """What is worth keeping of it, as typed.
+
+        Args:
+            before: what is kept of the message before, where this one may correct that.
+        """
         worth = [each.worth(vectors.get(each.text)) for each in self.judged]
         read = zip(self.wished, self.pieces, worth, strict=True)
         tells = [wish or _tells(piece, probability) for wish, piece, probability in read]
+        told = [*before]
+        for place, piece in enumerate(self.pieces):
+            tells[place] = tells[place] or (directives.gives_value(piece) and bool(_corrected(piece, told, self.asked)))
+            told += [piece] if tells[place] else []
         if not any(tells):
             return []
         # One sentence explains another, so a passage stays together when one of its sentences is worth storing.
@@ -126,13 +139,21 @@ class Reading:
         """
         found: dict[tuple[str, str], Candidate] = {}
         said: str | None = None
+        told: list[str] | None = None
         for message in self._messages:
-            contents = message.quotes(vectors)
+            before: Sequence[str] = ()
+            if message.corrects:
+                before = _told_in_last(self._context[-_LOOK_BACK:]) if told is None else told
+            contents, told = message.quotes(vectors, before), []
             for content in contents:
                 if said is None and _refers(content):
                     said = _last_told(self._context[-_LOOK_BACK:])
-                about = _about(content, message.asked, said or "")
+                if corrected := _corrected(content, before, message.asked):
+                    about, said = _harmless(corrected[:_MAX_CONTEXT_CHARS]), corrected
+                else:
+                    about = _about(content, message.asked, said or "")
                 facts, about, said = statements.in_context(content, about, said or "")
+                told.append(said)
                 asked = "" if about or _is_short(content) else _asked(message.asked)
                 key = message.turn.id, content.casefold()
                 found.setdefault(key, _candidate(content, about, asked, facts, message.turn))
@@ -211,6 +232,20 @@ def _apart(pieces: Sequence[tuple[str, bool]]) -> list[list[tuple[str, bool]]]:
 
 def _tells(piece: str, probability: float) -> bool:
     return probability >= CUT or (probability >= _FACT_CUT and statements.is_fact(piece))
+
+
+def _told_in_last(turns: Sequence[LoggedTurn]) -> list[str]:
+    """What the last turn told, as far as words tell."""
+    return [statements.told(each) for each in candidates(turns) if each.turn_ids[0] == turns[-1].id]
+
+
+def _corrected(content: str, before: Sequence[str], asked: str) -> str:
+    """What it corrects: of what was told before it, the last that it has something in common with; "" for nothing."""
+    surely = directives.surely_corrects(content)
+    if asked.rstrip().endswith(QUESTION_MARKS) and not (surely or directives.denies(content)):
+        return ""  # "No, 45" answers.
+    sure = before[-1] if before and surely else ""
+    return next((each for each in reversed(before) if directives.corrects(content, each)), sure)
 
 
 def _last_told(turns: Sequence[LoggedTurn]) -> str:

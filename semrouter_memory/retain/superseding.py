@@ -26,6 +26,7 @@ from semrouter_memory.model import (
     Reconciled,
 )
 from semrouter_memory.retain import facts, statements
+from semrouter_memory.retain.directives import corrects
 
 _OVER = frozenset({ReconcileAction.UPDATE, ReconcileAction.REFINE, ReconcileAction.RETRACT})
 REASON = "same_attribute_new_value"
@@ -63,11 +64,12 @@ def completed(candidate: Candidate, hits: Sequence[Hit], decision: Reconciled) -
         memory.id: memory for memory in known if memory.said_at < candidate.observed_at and _is_replaced(memory, new)
     }
     replaced.pop(candidate.quote, None)
-    if not replaced:
+    corrected = [memory for memory in known if memory.id not in replaced and _is_corrected(memory, candidate)]
+    if not replaced and not corrected:
         action = decision.action if others or not decision.targets else ReconcileAction.ADD
         return replace(decision, action=action, targets=others)
     whole = [memory for memory in replaced.values() if not _says_more(memory, candidate, new)]
-    parts = [memory for memory in replaced.values() if memory not in whole]
+    parts = [*(memory for memory in replaced.values() if memory not in whole), *corrected]
     whole, parts = _with_linked(whole, parts, known, candidate)
     if not whole:
         return Reconciled(ReconcileAction.ADD, REASON, outdated=tuple(parts))
@@ -120,6 +122,14 @@ def _is_said_by(said: Candidate | Memory, told: Sequence[Fact]) -> bool:
 
 def _is_replaced(memory: Memory, new: Sequence[Fact]) -> bool:
     return any(facts.is_replaced(old, each) for each in new for old in facts_of(memory))
+
+
+def _is_corrected(memory: Memory, candidate: Candidate) -> bool:
+    """Whether the candidate corrects this quote: "sorry, Friday, not Thursday"."""
+    told, said = memory.content, candidate.content
+    if not candidate.context or memory.said_at >= candidate.observed_at or not told.startswith(candidate.context):
+        return False
+    return memory.session_id == candidate.session_id and corrects(said, told)
 
 
 def _says_more(memory: Memory, candidate: Candidate, new: Sequence[Fact]) -> bool:

@@ -162,6 +162,16 @@ async def test_a_quote_that_says_more_stays_and_comes_after_the_new_value(alice:
     assert "Anna" in await alice.ask("what should I cook for Anna in Hawaii?")
 
 
+async def test_what_was_corrected_is_recalled_behind_its_correction(alice: Installation) -> None:
+    await alice.say("The venue of the party is the hall in Dayton", session="a")
+    await alice.say("sorry not Dayton, Kettering. I mix them up because I grew up between the two", session="a")
+    await alice.say("no drinks in the hall, though", session="a")
+    shown = await alice.ask("where is the venue of the party?")
+    assert 0 < shown.index("Kettering") < shown.index("(earlier; part of it has changed since)")
+    first, second, _ = await alice.memories()
+    assert (first.outdated_by, second.context) == ((second.id,), first.content)
+
+
 PARTS = [
     ("commits follow conventional commits, and PRs go to @lena for review", "PRs go to @tomas for review now", "conventional"),
     ("Our rent is 1,200 a month, the lease runs until March 2028", "Our rent is 1,350 a month now", "March 2028"),

@@ -499,6 +499,45 @@ def test_a_short_quote_that_points_back_carries_what_was_said(make_turn: MakeTur
     assert found[-1].context == "my budget for the Hawaii trip"
 
 
+CORRECTIONS = [
+    ("The venue is the hall in Dayton", "sorry not Dayton, Kettering. I always mix them up because I lived there once"),
+    ("my sister lives in Leeds", "I meant Bradford, not Leeds"),
+    ("our wedding is on 12 June", "oops, 21 June, I swapped the digits"),
+    ("We need catering for 80 people", "make that 95"),
+    ("My train to Oslo leaves at 7:40", "edit: 7:50"),
+    ("We fly from Gatwick on 3 May", "wait, from Stansted, just checked"),
+    ("会议在周二下午三点", "不是周二，是周四"),
+]
+
+
+@pytest.mark.parametrize("alone", [True, False], ids=["in another batch", "in one batch"])
+@pytest.mark.parametrize(("said", "correction"), CORRECTIONS)
+def test_a_correction_is_kept_with_what_it_corrects(
+    make_turn: MakeTurn, said: str, correction: str, *, alone: bool
+) -> None:
+    turns = [make_turn(said, assistant_text="Noted."), make_turn(correction, number=2)]
+    found = quotes.candidates(turns[1:], turns[:1]) if alone else quotes.candidates(turns)
+    assert (found[-1].content, found[-1].context) == (correction, said)
+
+
+@pytest.mark.parametrize("said", ["make that shorter", "wait", "oops, wrong chat", "sorry, one moment"])
+def test_what_gives_no_other_value_is_not_kept_as_a_correction(make_turn: MakeTurn, said: str) -> None:
+    assert contents(make_turn, "We need catering for 80 people", said) == ["We need catering for 80 people"]
+
+
+def test_a_correction_in_the_message_is_kept_with_it(make_turn: MakeTurn) -> None:
+    said = "We want to build a terrace of 4 by 5 m. Hmm, make that 4 by 6."
+    assert contents(make_turn, said) == [said]
+
+
+def test_an_answer_with_no_is_no_correction(make_turn: MakeTurn) -> None:
+    turns = [
+        make_turn("We are six, and Ada eats no fish", assistant_text="Is the party on 3 May?"),
+        make_turn("no, on the 4th", number=2),
+    ]
+    assert quotes.candidates(turns)[-1].context == "Is the party on 3 May?"
+
+
 @pytest.mark.parametrize(
     "asked",
     [
