@@ -27,8 +27,6 @@ _CODE = pattern(r"\s*{code_lines}")
 _CODE_TOKEN = re.compile(
     r"[_={};\\|~^]|\w\(|\b[a-z_]\w{1,30}\.[a-z_]\w{1,30}[.(\[]|::|\b\w{1,30}/\w{1,30}/|0x[\da-f]{2}|--\w"
 )
-_COLUMNS = re.compile(r"(?<=[\w)%/>-])[^\S\n]{2,40}(?=\S)")
-"""What sets columns apart: more than a blank, and not behind a sentence."""
 _SETTING = re.compile(r"\s*[a-z_][\w.-]*: ?\S+\s*$")
 _BULLET = re.compile(r"\s*(?:[-*·–]|(?P<glyph>[•▪●■◆►✓✔☐])|\d{1,2}[.)、]|\[[ x]?\](?=\s))\s*\S", re.IGNORECASE)
 _SPEAKER = re.compile(
@@ -36,7 +34,6 @@ _SPEAKER = re.compile(
     r"\*{0,2}(?: ?[(（][^)）\n]{0,40}[)）])?\*{0,2}[:：>]\*{0,2}\s*\S"
 )
 _LETTER = pattern(r"\s*{letter_lines}")
-_QUOTES_BELOW = re.compile(r"\s*on .{4,80} wrote:\s*$", re.IGNORECASE)
 _TO_ASSISTANT = pattern(r"\s*(?:dear|hi|hello|hey)\s{assistants}")
 _ADDRESS = pattern(r"\s*(?:from|to|date|sent|name|title|author|de|à|von|an|para)\s*[:：]")
 _ENDING = pattern(r"\s*{ending_lines}")
@@ -56,7 +53,7 @@ _THANKS_WORDS, _WITH_THANKS = 3, 2
 _CELL_CHARS = 6
 _SIGNED_CHARS = 60
 _WRAPPED_CHARS = 40
-"""A shorter line was ended by whoever wrote it."""
+"""A shorter line was ended by the user."""
 
 
 def is_gap(line: str) -> bool:
@@ -136,9 +133,15 @@ def _marked(lines: Sequence[str]) -> Iterator[int]:
             yield from range(number, following)
 
 
+def _gaps(line: str) -> int:
+    """How often more than a blank sets columns apart, and not sentences."""
+    cells = [each.rstrip() for each in line.split("  ") if each.strip()]
+    return sum(not each.endswith((*_SENTENCE_ENDS, ",")) for each in cells[:-1])
+
+
 def _is_row(line: str, cells: int, neighbours: Sequence[int]) -> bool:
     """Whether it is a row of a table: in columns, or with separators like those of the lines next to it."""
-    if line.count("|") > 1 or line.count("\t") > 1 or len(_COLUMNS.findall(line)) > 1:
+    if line.count("|") > 1 or line.count("\t") > 1 or _gaps(line) > 1:
         return True
     if CJK.search(line):
         return cells > 1 and cells in neighbours and len(line) <= _CELL_CHARS * (cells + 1)
@@ -225,7 +228,11 @@ def _mails(lines: Sequence[str]) -> Iterator[int]:
     for number, line in enumerate(lines):
         if number == last or (addressed and not number):
             continue
-        if _QUOTES_BELOW.match(line) and is_gap(next(filter(str.strip, lines[number + 1 :]), "")):
+        if (
+            _LETTER.match(line)
+            and line.rstrip().endswith("wrote:")
+            and is_gap(next(filter(str.strip, lines[number + 1 :]), ""))
+        ):
             yield number  # Marks tell where the quotation below it ends.
             continue
         if number < end and (_LETTER.match(line) or (_ADDRESS.match(line) and _ADDRESS.match(lines[number + 1]))):
@@ -290,7 +297,7 @@ _ABOVE = pattern(r"{above}")
 _INTRODUCES = pattern(r"{introductions}")
 _COLON = re.compile(r"[:：](?!\d|//|\))")
 _SAYS = pattern(r"{speech}\s*(?:[:：]\s?(?=\S)|[,，]\s?(?={openers}))|{speech_without_mark}\s?(?={openers})")
-_MARKED = re.compile(r"[\"“”„«»「」『』]")
+_QUOTATION_MARKS = frozenset('"“”„«»「」『』')
 _QUOTATION = re.compile(rf"{GAP}+|\"[^\"{GAP}]{{1,60}}\"|“[^”{GAP}]{{1,60}}”")
 _PAPER_SAYS = pattern(r"{texts} (?:says?|said|reads?|states?)\s?")
 _OWN_PAPER = re.compile(r"\b(?:my|our)(?: [\w-]{1,20}){0,2} $", re.IGNORECASE)
@@ -403,7 +410,7 @@ def _is_cut(lines: Sequence[str], number: int) -> bool:
 def _is_quoted(line: str, place: int) -> bool:
     """Whether what is said from this place on is a quotation that ends in the line."""
     found = _QUOTATION.match(line, place)
-    return bool(found and line[found.end() :].strip() and not _MARKED.search(line, found.end()))
+    return bool(found and line[found.end() :].strip() and _QUOTATION_MARKS.isdisjoint(line[found.end() :]))
 
 
 def _is_told_from(before: str, says: str) -> bool:

@@ -89,7 +89,7 @@ class _Message:
         """What is worth keeping of it, as typed.
 
         Args:
-            before: what is kept of the message before, where this one may correct that.
+            before: what is remembered of the message before, where this one may correct that.
         """
         worth = [each.worth(vectors.get(each.text)) for each in self.judged]
         read = zip(self.wished, self.pieces, worth, strict=True)

@@ -25,8 +25,9 @@ _KEY = re.compile(
 _NOW_ZH = "(?:现在|目前|如今|现)?"
 _GIVEN = (
     re.compile(rf"^user's (?P<key>{_PHRASE}) (?:is|are) (?:now |called |named )*(?P<value>\S.*)$"),
-    re.compile(r"^user(?P<key>的[^是叫]{1,8}?叫|住在|是)(?P<value>.+)$"),
-    re.compile(rf"^user(?P<key>的[^是叫]{{1,8}}?){_NOW_ZH}(?:是|(?<![因作])为)(?P<value>.+)$"),
+    re.compile(
+        rf"^user(?P<key>的[^是叫]{{1,8}}?(?={_NOW_ZH}(?:是|叫|(?<![因作])为))|住在|是)(?:{_NOW_ZH}(?:是|叫|为))?(?P<value>.+)$"
+    ),
 )
 _HOLDS = tuple(f"user {held} " for held in ("lives in", "works as", "works at", "works for", "reports to"))
 _GOAL_OPENINGS = ("how to ", "to ", "for ", "when ")
