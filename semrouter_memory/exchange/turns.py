@@ -85,6 +85,7 @@ def recall_request(
         query=parsed.query,
         options=replace(options, session=session or parsed.conversation_id),
         history=parsed.history,
+        unanswered=parsed.turn_texts[:-1],
         visible=parsed.visible,
         previous_response_id=parsed.previous_response_id,
         signals=signals,

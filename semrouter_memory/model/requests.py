@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from semrouter_memory.model.filters import ANY_MEMORY, MemoryFilter
 from semrouter_memory.model.memories import Hit, Memory
-from semrouter_memory.model.scope import Json, MemoryType, Message, OwnerKind, Scope
+from semrouter_memory.model.scope import Json, MemoryType, Message, OwnerKind, Role, Scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,8 @@ class RecallRequest:
 
     Attributes:
         query: the text of the last user message; "" when the body has none (a tool result in a stored chain).
-        history: user and assistant messages before that one, oldest first.
+        history: user and assistant messages before this turn, oldest first.
+        unanswered: the user's messages of this turn before the last one.
         visible: every text that the model will see anyway, system prompt included.
         loop_key: names the user turn: a hash of the conversation up to and including the turn's user messages, so it is
             equal for all steps of an agent's tool loop. Set on every request.
@@ -181,6 +182,7 @@ class RecallRequest:
     query: str
     options: RecallOptions
     history: tuple[Message, ...] = ()
+    unanswered: tuple[str, ...] = ()
     visible: tuple[str, ...] = ()
     previous_response_id: str = ""
     signals: Signals = Signals()
@@ -194,6 +196,11 @@ class RecallRequest:
     shortened: ShortenedResults | None = None
     others: tuple[OtherOwner, ...] = ()
     retained: bool = False
+
+    @property
+    def before(self) -> tuple[Message, ...]:
+        """All messages before the query, oldest first."""
+        return (*self.history, *(Message(Role.USER, text) for text in self.unanswered))
 
     @property
     def organisation(self) -> Scope | None:

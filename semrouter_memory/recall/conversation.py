@@ -71,6 +71,7 @@ def _asked_in(chain: Sequence[Message], request: RecallRequest) -> RecallRequest
         request,
         query=chain[last].text,
         history=tuple(chain[:first]),
+        unanswered=tuple(message.text for message in chain[first:last]),
         loop_key=transcript_hash(chain[first : last + 1]),
     )
 

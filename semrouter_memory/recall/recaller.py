@@ -99,7 +99,7 @@ class Recaller:
             visible: asked once there is something to choose from; None: what the request shows.
         """
         if not request.has_place:
-            return RecallResult(reason=Reason.NO_PLACE, without_history=not request.history)
+            return RecallResult(reason=Reason.NO_PLACE, without_history=not request.before)
         try:
             async with deadline:
                 earlier = self._earlier.get(request)
@@ -111,7 +111,7 @@ class Recaller:
                 with timer.measure("render"):
                     text = render(result.hits, self._style(request.options))
                 tokens = self._size(result.hits, request.options)
-                return replace(result, text=text, tokens=tokens, without_history=not request.history)
+                return replace(result, text=text, tokens=tokens, without_history=not request.before)
         except TimeoutError:
             if timer.explanation is not None:
                 timer.explanation.timed_out()
@@ -142,7 +142,7 @@ class Recaller:
         if request.options.limit <= 0:
             return RecallResult(reason=Reason.DISABLED)
         now, most = self._clock.now(), self._config.max_query_chars
-        query = Query(text=request.query, history=request.history, now=now, max_chars=most)
+        query = Query(text=request.query, history=request.before, now=now, max_chars=most)
         if timer.explanation is not None:
             timer.explanation.query = query
         with timer.measure("decide"):

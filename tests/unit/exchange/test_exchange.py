@@ -83,6 +83,13 @@ class TestRecallFilter:
         assert exchange.refusal is None
         assert exchange.take_turn() is None
 
+    def test_asks_with_all_that_was_said_before_the_last_message(self, make_exchange: MakeExchange) -> None:
+        said = [("user", "Hi"), ("assistant", "Hello!"), ("user", "I'm off to mum's"), ("user", "Which room?")]
+        data = orjson.dumps({"messages": [{"role": role, "content": text} for role, text in said]})
+        request = recall_step(make_exchange(), RECALL, data).request
+        assert request.query == "Which room?"
+        assert [(message.role, message.text) for message in request.before] == said[:-1]
+
     def test_leaves_the_body_alone_when_nothing_is_found(self, make_exchange: MakeExchange) -> None:
         exchange = make_exchange()
         recall_step(exchange, RECALL, b'{"messages" : [{"role":"user","content":"x"}], "n": 1.0e2}')

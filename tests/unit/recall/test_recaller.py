@@ -416,6 +416,12 @@ async def test_a_vague_query_is_completed_from_the_body(world: World) -> None:
     assert world.embedded == ["How much? planning hawaii vacation"]
 
 
+async def test_a_vague_query_is_completed_from_messages_of_its_own_turn(world: World) -> None:
+    await world.recaller().recall(replace(REQUEST, query="How much?", unanswered=("Planning Hawaii vacation",)))
+
+    assert world.embedded == ["How much? planning hawaii vacation"]
+
+
 async def test_a_vague_query_is_completed_from_the_stored_chain(world: World) -> None:
     world.chain = {"alice r1": list(HAWAII)}
     result = await world.recaller().recall(replace(REQUEST, query="How much?", previous_response_id="r1"))
@@ -454,6 +460,13 @@ async def test_a_step_of_a_stored_chain_asks_the_chains_last_question(world: Wor
 
     assert world.embedded == ["What's user's budget?"]
     assert result.reason is Reason.INJECTED
+
+
+async def test_a_step_of_a_stored_chain_reads_all_messages_of_its_turn(world: World) -> None:
+    world.chain = {"alice r1": [Message(Role.USER, text) for text in ("Planning Hawaii vacation", "How much?")]}
+    await world.recaller().recall(replace(REQUEST, query="", previous_response_id="r1", continues_loop=True))
+
+    assert world.embedded == ["How much? planning hawaii vacation"]
 
 
 # -- failures ----------------------------------------------------------------------------------------------------------
