@@ -1,9 +1,10 @@
-"""Cuts a text into sentences, and tells by its form whether one asks or orders. Pure."""
+"""Cuts a text into sentences, and tells by its form whether one asks, orders or is a courtesy. Pure."""
 
 import re
 from functools import cache
 
-from semrouter_memory.language.phrases import pattern, words_of
+from semrouter_memory.language.phrases import MARKS, after, pattern, phrases, words_of
+from semrouter_memory.language.words import tokens
 
 # After a full stop only before a blank or the end ("3.5", "e.g. this" stay whole); Chinese needs none.
 _END = re.compile(r"(?:(?<![.!?…])[.!?…]++[\"')\]”’]*(?=\s|$)|[。！？!?][”」』）]*|\n)\s*")
@@ -82,3 +83,25 @@ def _order() -> re.Pattern[str]:
     return pattern(
         r"^\W*(?:{politeness}\W+)*{commands}(?![\w'])(?!\W*(?:is|are|was|were)\b)|^\W*(?:那|请|麻烦|再|可以)*(?:帮|给我|写|翻译|解释|列|改|推荐|生成|告诉我|总结|继续|扮演)"
     )
+
+
+# -- courtesies
+
+_MOST_NAMED = 2
+"""Words behind a greeting that say who is greeted."""
+_LONGEST_COURTESY = 14
+"""In words."""
+
+
+def is_courtesy(sentence: str) -> bool:
+    """Whether it greets, thanks or wishes well, and says nothing else: "Hi there, hope you are well.", "Thanks, that helped!"."""
+    found = tokens(sentence)
+    place = after(found, phrases("greetings"))
+    rest = [token for token in found[place:] if token not in MARKS]
+    if not rest:
+        return True
+    if len(rest) > _LONGEST_COURTESY or asks(sentence) or orders(sentence):
+        return False
+    if begun := phrases("courtesies").length_at(found, place):
+        return words_of("oneself").isdisjoint(found[place + begun :])
+    return place > 0 and len(rest) <= _MOST_NAMED

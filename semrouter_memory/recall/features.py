@@ -88,7 +88,7 @@ class QueryFeatures:
         """The features that words tell."""
         asked, personal = query.asked, query.is_personal
         words = dict.fromkeys(search_terms(query.search_words))
-        own = words.keys() if asked is query.text else frozenset(search_terms(asked))
+        own = frozenset(search_terms(asked)) if query.is_long else words.keys()
         return cls(
             text=query.text,
             terms=tuple(word for word in words if word in own),

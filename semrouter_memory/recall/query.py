@@ -13,7 +13,7 @@ from datetime import datetime
 from functools import cached_property
 
 from semrouter_memory.language.scripts import CJK, simplified
-from semrouter_memory.language.sentences import asks, orders, sentences
+from semrouter_memory.language.sentences import asks, is_courtesy, orders, sentences
 from semrouter_memory.language.third_person import is_personal
 from semrouter_memory.language.words import content_words
 from semrouter_memory.model import Message, Reason, Role, Signals
@@ -96,6 +96,11 @@ class Query:
         """What the text asks, without what is pasted. What is wanted is told by it alone: a pasted mail says "my", too."""
         return asked_in(self.text)
 
+    @property
+    def is_long(self) -> bool:
+        """Whether the text holds more than what it asks."""
+        return len(self.text) > _MAX_ASKING_CHARS
+
     @cached_property
     def line(self) -> str:
         """The text to search with, bounded and on one line."""
@@ -151,27 +156,36 @@ def ends_of(text: str, max_chars: int) -> str:
 
 
 def asked_in(text: str) -> str:
-    """What a message asks: of a long one its first or its last paragraph, and both where neither has the form of it alone."""
-    if len(text) <= _MAX_ASKING_CHARS:
-        return text
-    ends = (_paragraph(text, 0), _paragraph(text, -1))
-    return "\n".join([each for each in ends if _asks(each)] or ends)
+    """What a message asks, without courtesies.
+
+    Of a long one its first or its last paragraph, and both where neither has the form of it alone.
+    """
+    if len(text) > _MAX_ASKING_CHARS:
+        ends = (_paragraph(text, 0), _paragraph(text, -1))
+        text = "\n".join([each for each in ends if _asks(each)] or ends)
+    kept = _without_courtesies(text) if len(sentences(text)) > 1 else text
+    return kept if 0 < len(kept) < len(text.strip()) else text
 
 
 def line_of(text: str, max_chars: int) -> str:
-    """The text on one line, bounded. What a long one asks comes first, because a model reads the beginning alone."""
+    """What a message asks on one line, bounded, and the rest of a long one behind it: a model reads the beginning alone."""
     text = ends_of(text, max_chars)
     asked = asked_in(text)
-    return _one_line(text if asked is text else f"{asked}\n{text}", None)[:max_chars]
+    return _one_line(f"{asked}\n{text}" if len(text) > _MAX_ASKING_CHARS else asked, None)[:max_chars]
 
 
 def _paragraph(text: str, at: int) -> str:
-    """The first or the last paragraph; where that is long, its outermost line or sentence."""
-    text = text.strip()
+    """The first or the last paragraph that says something; where that is long, the outermost line or sentence."""
     for pieces in (text.split("\n\n"), text.splitlines(), sentences(text)):
-        if pieces and len(pieces[at]) <= _MAX_ASKING_CHARS:
-            return pieces[at].strip()
+        inwards = reversed(pieces) if at else pieces
+        outermost = next((each for each in inwards if len(each) > _MAX_ASKING_CHARS or _without_courtesies(each)), "")
+        if 0 < len(outermost) <= _MAX_ASKING_CHARS:
+            return outermost.strip()
     return text[-_MAX_ASKING_CHARS:] if at else text[:_MAX_ASKING_CHARS]
+
+
+def _without_courtesies(text: str) -> str:
+    return "".join(each for each in sentences(text) if not is_courtesy(each)).strip()
 
 
 def _asks(paragraph: str) -> bool:

@@ -122,6 +122,19 @@ async def test_plain_questions_find_what_they_ask_for(embedder: Embedder) -> Non
     assert not missed
 
 
+async def test_courtesies_around_plain_questions_make_no_difference(embedder: Embedder) -> None:
+    missed = []
+    async with recalling(embedder) as known:
+        for start in range(0, len(ASKED), _FACTS_OF_ONE):
+            scope, asked = Scope(f"user-{start}"), ASKED[start : start + _FACTS_OF_ONE]
+            await known.remember(*(fact for fact, _ in asked), scope=scope)
+            for fact, question in asked:
+                request = f"Hello, hope you are well. {question.rstrip('?')}? Thank you so much for your help!"
+                if fact not in await known.given(request, scope=scope):
+                    missed.append(question)
+    assert not missed
+
+
 async def test_plain_questions_behind_pasted_pages_find_what_they_ask_for(embedder: Embedder) -> None:
     missed = []
     async with recalling(embedder) as known:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semrouter_memory.language.sentences import asks, sentences
+from semrouter_memory.language.sentences import asks, is_courtesy, sentences
 
 
 @pytest.mark.parametrize(
@@ -58,3 +58,37 @@ def test_a_statement_that_leaves_its_subject_out_is_no_question(said: str) -> No
 )  # fmt: skip
 def test_a_question_needs_no_mark(said: str) -> None:
     assert asks(said)
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        *("Good morning!", "Hi Bob.", "How are you?", "Hey there, hope you're well.", "Thank you so much in advance!"),
+        *("thanks, that helped!", "Sorry to bother you again.", "Cheers, Tom", "Have a lovely evening!", "Perfect."),
+        *("你好！", "谢谢你的帮助！"),
+    ],
+)
+def test_what_greets_thanks_or_wishes_well_is_a_courtesy(sentence: str) -> None:
+    assert is_courtesy(sentence)
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        *(
+            "Hey, I'm in Lisbon tomorrow.",
+            "Thanks, who is Otto?",
+            "Thanks, my new rent is 500.",
+            "Hi, where do I live?",
+        ),
+        *(
+            "Great weather for a barbecue.",
+            "Any ideas?",
+            "Hello, write a poem.",
+            "你好，我住在哪里？",
+            "谢谢，我的房租是多少？",
+        ),
+    ],
+)
+def test_what_says_something_else_is_none(sentence: str) -> None:
+    assert not is_courtesy(sentence)

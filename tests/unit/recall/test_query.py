@@ -126,10 +126,15 @@ PAGE = "The ferry was late. " * 16 + "\n\n" + "Nobody on board complained about 
     ("text", "asked"),
     [
         ("Would I like this?", "Would I like this?"),
+        ("Hi there, hope you are well. Would I like this? Thank you so much!", "Would I like this?"),
+        ("Thanks! And hers?", "And hers?"),
+        ("Thanks! Good night!", "Thanks! Good night!"),
+        ("I cook for two tonight. Any ideas?", "I cook for two tonight. Any ideas?"),
         (f"Would I like this?\n\n{PAGE}", "Would I like this?"),
         (f"{PAGE}\n\nis this for me", "is this for me"),
         (f"Read this:\n\n{PAGE}\n\nWould I like it?", "Read this:\nWould I like it?"),
-        (f"{PAGE}\n\nThanks in advance,\nMia", "The ferry was late.\nThanks in advance,\nMia"),
+        (f"{PAGE}\n\nThanks in advance,\nMia", "The ferry was late.\nMia"),
+        (f"{PAGE}\n\nWould I like this?\n\nThank you! Have a nice day!\n", "Would I like this?"),
         (f"{PAGE.replace(chr(10), ' ')} Would I like this?", "Would I like this?"),
         (f"总结一下：\n{PAGE}", "总结一下："),
         ("x" * 999, "x" * 300 + "\n" + "x" * 300),
@@ -146,6 +151,12 @@ def test_what_is_asked_of_a_pasted_text_is_searched_for_first() -> None:
     assert found.search_text.startswith("Would my dog like this? The ferry was late.")
     assert len(found.search_text) <= 4_000
     assert found.said == "Would my dog like this?"
+
+
+def test_courtesies_are_not_searched_for() -> None:
+    found = Query(text="Good morning! Where do I live? Have a nice day!", history=HAWAII, now=NOW, max_chars=4_000)
+
+    assert (found.search_text, found.search_words, found.said) == ("Where do I live?",) * 3
 
 
 def test_a_pasted_text_does_not_make_a_request_personal() -> None:
