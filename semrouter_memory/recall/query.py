@@ -23,6 +23,8 @@ _MAX_SHORT_CHARS = 20
 _MAX_ASKING_CHARS = 300
 """A longer message holds more than what it asks: a pasted text, or the story that leads to the question."""
 _INTRODUCES = (":", "：")
+_SPEAKS = re.compile(r"^[ \t]*(?:(human|user|用户)|ai|assistant|助手)[ \t]*[:：]", re.IGNORECASE | re.MULTILINE)
+"""Before what each says in a conversation that is written out in one message."""
 _MAX_TERMS = 24
 _CONTEXT_MESSAGES = 2
 _CONTEXT_CHARS = 700
@@ -74,7 +76,7 @@ class Query:
     """A question with its conversation. Each property is computed once, when it is first needed.
 
     Attributes:
-        text: the last user message, bounded; in simplified characters, if Chinese.
+        text: the last user message, bounded; in simplified characters, if Chinese. Of a conversation that is written out in it, the last one.
         history: the conversation before it, oldest first.
         now: when it is asked.
         max_chars: bound on every text that is searched with.
@@ -88,7 +90,9 @@ class Query:
     likely_answer: str = ""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "text", simplified(ends_of(self.text, self.max_chars)))
+        text, before = written_out(ends_of(self.text, self.max_chars))
+        object.__setattr__(self, "text", simplified(text))
+        object.__setattr__(self, "history", (*self.history, *before))
         object.__setattr__(self, "likely_answer", simplified(self.likely_answer))
 
     @cached_property
@@ -153,6 +157,24 @@ def ends_of(text: str, max_chars: int) -> str:
     """The text; of a longer one its beginning and its end, where what is asked of a pasted text stands."""
     half = (max_chars - 1) // 2
     return text if len(text) <= max_chars else f"{text[:half]}\n{text[-half:]}"
+
+
+def written_out(text: str) -> tuple[str, tuple[Message, ...]]:
+    """The text, or the last message of a conversation that is written out in it, and the messages before.
+
+    Where the assistant ends the conversation, the text is what stands before it ("Find a title for this conversation:").
+    """
+    spoken = [*_SPEAKS.finditer(text)]
+    roles = [Role.USER if each[1] else Role.ASSISTANT for each in spoken]
+    if len({*roles}) < len(Role):
+        return text, ()
+    ends = (*(each.start() for each in spoken[1:]), len(text))
+    texts = (text[each.end() : end].strip() for each, end in zip(spoken, ends, strict=True))
+    # "Assistant:" at the end waits for the answer.
+    messages = [Message(role, said) for role, said in zip(roles, texts, strict=True) if said]
+    if messages and messages[-1].role is Role.USER:
+        return messages[-1].text, tuple(messages[:-1])
+    return text[: spoken[0].start()].strip() or text, ()
 
 
 def asked_in(text: str) -> str:

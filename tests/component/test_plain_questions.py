@@ -147,6 +147,17 @@ async def test_plain_questions_behind_pasted_pages_find_what_they_ask_for(embedd
     assert len(missed) <= len(ASKED) // 10, missed
 
 
+async def test_a_task_about_a_conversation_finds_nothing(embedder: Embedder) -> None:
+    """Chat clients ask the same model for titles."""
+    async with recalling(embedder) as known:
+        for start in range(0, len(ASKED), _FACTS_OF_ONE):
+            scope, asked = Scope(f"user-{start}"), ASKED[start : start + _FACTS_OF_ONE]
+            await known.remember(*(fact for fact, _ in asked), scope=scope)
+            for _, question in asked:
+                title = f"Provide a title of five words or less.\n\nConversation:\nUser: {question}\nAI: Let me see."
+                assert not await known.given(title, scope=scope)
+
+
 async def test_tasks_about_a_pasted_page_find_nothing(embedder: Embedder) -> None:
     async with recalling(embedder) as known:
         await known.remember(*(fact for fact, _ in ASKED[:_FACTS_OF_ONE]))

@@ -144,6 +144,26 @@ def test_what_is_asked_stands_before_or_behind_what_is_pasted(text: str, asked: 
     assert Query(text=text, now=NOW, max_chars=4_000).asked == asked
 
 
+@pytest.mark.parametrize(
+    ("text", "asked", "before"),
+    [
+        ("User: hello\nAssistant: Hi!\nUser: Where do I live?", "Where do I live?", ["hello", "Hi!"]),
+        ("Chat on.\n\nHuman: hello\nAI: Hi!\nHuman: and then?\nAI:", "and then?", ["hello", "Hi!"]),
+        ("用户：你好\n助手：你好！\n用户：我住哪里？", "我住哪里？", ["你好", "你好！"]),
+        (f"Find a title:\n\nUser: Where do I live?\nAssistant: In Bonn.\n\n{PAGE}", "Find a title:", []),
+        ("User: hello\nAssistant: Hi!", "User: hello\nAssistant: Hi!", []),
+        ("User: Where do I live?", "User: Where do I live?", []),
+        ("What does my assistant: field do?", "What does my assistant: field do?", []),
+        ("User:\nAssistant:", "User:\nAssistant:", []),
+    ],
+)
+def test_a_conversation_that_is_written_out_is_read_as_one(text: str, asked: str, before: list[str]) -> None:
+    found = Query(text=text, now=NOW, max_chars=4_000)
+
+    assert found.asked == asked
+    assert [message.text for message in found.history] == before
+
+
 def test_what_is_asked_of_a_pasted_text_is_searched_for_first() -> None:
     """An embedding model reads the beginning alone."""
     found = Query(text=f"{PAGE * 20}\n\nWould my dog like this?", now=NOW, max_chars=4_000)
