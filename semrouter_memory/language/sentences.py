@@ -1,6 +1,7 @@
 """Cuts a text into sentences, and tells by its form whether one asks, orders or is a courtesy. Pure."""
 
 import re
+from collections.abc import Sequence
 from functools import cache
 
 from semrouter_memory.language.phrases import MARKS, after, pattern, phrases, words_of
@@ -93,15 +94,33 @@ _LONGEST_COURTESY = 14
 """In words."""
 
 
+def is_small_talk(sentence: str) -> bool:
+    """Whether it is a greeting, thanks or a farewell, and nothing else: it answers no question."""
+    found = tokens(sentence)
+    place, greets = _small_talk(found)
+    return greets and place == len(found)
+
+
 def is_courtesy(sentence: str) -> bool:
     """Whether it greets, thanks or wishes well, and says nothing else: "Hi there, hope you are well.", "Thanks, that helped!"."""
     found = tokens(sentence)
-    place = after(found, phrases("greetings"))
+    place, greets = _small_talk(found)
     rest = [token for token in found[place:] if token not in MARKS]
     if not rest:
         return True
     if len(rest) > _LONGEST_COURTESY or asks(sentence) or orders(sentence):
         return False
-    if begun := phrases("courtesies").length_at(found, place):
-        return words_of("oneself").isdisjoint(found[place + begun :])
-    return place > 0 and len(rest) <= _MOST_NAMED
+    # Thanks are both.
+    for begun in range(place + 1):
+        if length := phrases("courtesies").length_at(found, begun):
+            return words_of("oneself").isdisjoint(found[begun + length :])
+    return greets and len(rest) <= _MOST_NAMED
+
+
+def _small_talk(found: Sequence[str]) -> tuple[int, bool]:
+    """Where the small talk that a sentence begins with ends, and whether it is more than fillers."""
+    fillers = phrases("small_talk_fillers")
+    place, greets = after(found, fillers), False
+    while length := phrases("small_talk").length_at(found, place):
+        place, greets = after(found, fillers, place + length), True
+    return place, greets

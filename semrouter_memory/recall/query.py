@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 
+from semrouter_memory.language.phrases import pattern
 from semrouter_memory.language.scripts import CJK, simplified
 from semrouter_memory.language.sentences import asks, is_courtesy, orders, sentences
 from semrouter_memory.language.third_person import is_personal
@@ -23,7 +24,7 @@ _MAX_SHORT_CHARS = 20
 _MAX_ASKING_CHARS = 300
 """A longer message holds more than what it asks: a pasted text, or the story that leads to the question."""
 _INTRODUCES = (":", "：")
-_SPEAKS = re.compile(r"^[ \t]*(?:(human|user|用户)|ai|assistant|助手)[ \t]*[:：]", re.IGNORECASE | re.MULTILINE)
+_SPEAKS = pattern(r"(?m)^[ \t]*(?:(human|user|用户)|ai|assistant|助手)[ \t]*[:：]")
 """Before what each says in a conversation that is written out in one message."""
 _MAX_TERMS = 24
 _CONTEXT_MESSAGES = 2
@@ -185,8 +186,8 @@ def asked_in(text: str) -> str:
     if len(text) > _MAX_ASKING_CHARS:
         ends = (_paragraph(text, 0), _paragraph(text, -1))
         text = "\n".join([each for each in ends if _asks(each)] or ends)
-    kept = _without_courtesies(text) if len(sentences(text)) > 1 else text
-    return kept if 0 < len(kept) < len(text.strip()) else text
+    rest = _without_courtesies(text) if len(sentences(text)) > 1 else text
+    return rest if 0 < len(rest) < len(text.strip()) else text
 
 
 def line_of(text: str, max_chars: int) -> str:

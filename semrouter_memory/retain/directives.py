@@ -237,16 +237,6 @@ def _wish_begins(found: Sequence[str]) -> int | None:
     return place if phrases("remember_what").length_at(found, place) else None
 
 
-def is_small_talk(sentence: str) -> bool:
-    """Whether it is a greeting, thanks or a farewell, and nothing else: it answers no question."""
-    found = tokens(sentence)
-    place = after(found, phrases("small_talk_fillers"))
-    said = place < len(found)
-    while place < len(found) and (length := phrases("small_talk").length_at(found, place)):
-        place = after(found, phrases("small_talk_fillers"), place + length)
-    return said and place >= len(found)
-
-
 def is_lesson(sentence: str) -> bool:
     """Whether it tells what to do the next time: "next time verify the version", "ask me first in future", "下次先备份".
 

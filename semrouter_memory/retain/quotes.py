@@ -16,7 +16,7 @@ from semrouter_memory.language.layouts import is_item, list_in_line
 from semrouter_memory.language.own_text import LEFT_OUT
 from semrouter_memory.language.phrases import begins, phrases
 from semrouter_memory.language.scripts import CJK
-from semrouter_memory.language.sentences import QUESTION_MARKS, orders, sentences
+from semrouter_memory.language.sentences import QUESTION_MARKS, is_small_talk, orders, sentences
 from semrouter_memory.language.words import tokens
 from semrouter_memory.model import Candidate, Fact, LoggedTurn, MemoryType, Vector
 from semrouter_memory.retain import content_policy, directives, statements
@@ -76,7 +76,7 @@ class _Message:
 
     def _may_be_stored(self, piece: str) -> bool:
         # Users type the mark, too.
-        if directives.is_small_talk(piece) or (LEFT_OUT not in self.turn.user_text and _is_hollow(piece)):
+        if is_small_talk(piece) or (LEFT_OUT not in self.turn.user_text and _is_hollow(piece)):
             return False
         return not content_policy.reason(_in_line(piece), content_policy.secret_question(self.asked))
 

@@ -4,9 +4,10 @@ import re
 
 import pytest
 
+from semrouter_memory.language.sentences import is_small_talk
 from semrouter_memory.model import Candidate, LoggedTurn, MemoryType
 from semrouter_memory.retain import grounding, quotes
-from semrouter_memory.retain.directives import asks_to_remember, is_small_talk
+from semrouter_memory.retain.directives import asks_to_remember
 from tests.poisoned import BESIDE, CHINESE_FRAMES, CHINESE_POISONS, FRAMES, POISONS, WORDS
 
 from .conftest import NOW, MakeTurn
