@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
+from semrouter_memory.language.handed_over import without_handed_over
 from semrouter_memory.language.layouts import (
     closing,
     gap,
     is_gap,
-    without_handed_over,
     without_laid_out,
     without_quoted,
 )
