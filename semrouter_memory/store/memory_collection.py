@@ -284,12 +284,14 @@ class MemoryCollection(ABC):
         if self._record_format is None:
             return await self.load_owner(scope, limit=limit, now=now)
         selection = Selection(Criteria(scope, active_at=now), passages=True)
+        if self.is_lite and await self._count(selection) > limit:
+            return None
         found: list[str | EmbeddedMemory] = []
         seen, last_key = 0, ""
         page = min(RECORD_BATCH, limit + 1)
         async for rows in self._pages(selection, schema.RECORD_COLUMNS, limit=page):
-            # Counting takes a call, on a server 200 ms: that is worth it for owners with more than a page.
-            is_first_of_many = not seen and len(rows) == page
+            # A server needs 200 ms to count: that is worth it for owners with more than a page.
+            is_first_of_many = not seen and len(rows) == page and not self.is_lite
             if seen + len(rows) > limit or (is_first_of_many and await self._count(selection) > limit):
                 return None
             for row in sorted(rows, key=itemgetter("id")):
