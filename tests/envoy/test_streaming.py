@@ -45,7 +45,7 @@ def chain(request: pytest.FixtureRequest, shared: Installation, single: Installa
     return shared if request.param == "two-filter" else single
 
 
-_TRIES = 3
+_TRIES = 10
 """A client that is kept from reading finds two pieces at once; pieces that are held back are so each time."""
 
 
