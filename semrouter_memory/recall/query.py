@@ -104,12 +104,14 @@ class Query:
     @property
     def is_long(self) -> bool:
         """Whether the text holds more than what it asks."""
-        return len(self.text) > _MAX_ASKING_CHARS
+        return _is_long(self.text)
 
     @cached_property
     def line(self) -> str:
         """The text to search with, bounded and on one line."""
-        return line_of(self.likely_answer or self.text, self.max_chars)
+        if self.likely_answer:
+            return _one_line(self.likely_answer, self.max_chars)
+        return _asked_first(self.text, self.asked, self.max_chars)
 
     @cached_property
     def is_vague(self) -> bool:
@@ -183,7 +185,7 @@ def asked_in(text: str) -> str:
 
     Of a long one its first or its last paragraph, and both where neither has the form of it alone.
     """
-    if len(text) > _MAX_ASKING_CHARS:
+    if _is_long(text):
         ends = (_paragraph(text, 0), _paragraph(text, -1))
         text = "\n".join([each for each in ends if _asks(each)] or ends)
     rest = _without_courtesies(text) if len(sentences(text)) > 1 else text
@@ -193,8 +195,15 @@ def asked_in(text: str) -> str:
 def line_of(text: str, max_chars: int) -> str:
     """What a message asks on one line, bounded, and the rest of a long one behind it: a model reads the beginning alone."""
     text = ends_of(text, max_chars)
-    asked = asked_in(text)
-    return _one_line(f"{asked}\n{text}" if len(text) > _MAX_ASKING_CHARS else asked, None)[:max_chars]
+    return _asked_first(text, asked_in(text), max_chars)
+
+
+def _asked_first(text: str, asked: str, max_chars: int) -> str:
+    return _one_line(f"{asked}\n{text}" if _is_long(text) else asked, None)[:max_chars]
+
+
+def _is_long(text: str) -> bool:
+    return len(text) > _MAX_ASKING_CHARS
 
 
 def _paragraph(text: str, at: int) -> str:

@@ -223,13 +223,10 @@ class Recaller:
     ) -> OthersHits:
         try:
             # A deadline of its own: what it adds for a queue is this search's alone.
-            strategy, apart = (
-                self._strategies(request).others,
-                StepTimer(None if explanation is None else Explanation()),
-            )
-            result = await strategy.search(query, request.of(other), Deadline(self._config), apart)
-            if explanation is not None and apart.explanation is not None:
-                explanation.adopt(apart.explanation)
+            strategy, apart = self._strategies(request).others, Explanation() if explanation is not None else None
+            result = await strategy.search(query, request.of(other), Deadline(self._config), StepTimer(apart))
+            if explanation is not None and apart is not None:
+                explanation.adopt(apart)
             pinned = result.pinned_by_user if pinned_tokens(request.options, self._config) else frozenset[str]()
             return OthersHits(other, await self._not_deleted(other.scope, result.hits, explanation), pinned)
         except UnavailableError:

@@ -83,7 +83,8 @@ def choose(
     left, pinned_left = budget.tokens, budget.pinned_tokens
     chosen: list[Hit] = []
     eligible = _eligible(_foremost(hits, pinned_by_user), options, pinned | pinned_by_user, judge)
-    for hit in _ranked(eligible, others, options, pinned_by_user, judge):
+    wished = (pinned_by_user, frozenset[str]().union(*(other.pinned for other in others)))
+    for hit in _ranked(eligible, others, options, wished, judge):
         allowed = allowances.get(hit.memory.scope.owner, own) if others else own
         if (obstacle := _obstacle(hit.memory.content, allowed, already, texts)) is not None:
             judge(hit, obstacle)
@@ -93,7 +94,7 @@ def choose(
         if needed > min(left, allowed.tokens) or (is_pinned and needed > pinned_left):
             judge(hit, Verdict.OVER_BUDGET)
             continue
-        by_wish = is_pinned and hit.memory.id in pinned_by_user | _pinned_by(others)
+        by_wish = is_pinned and any(hit.memory.id in ids for ids in wished)
         judge(hit, Verdict.PINNED if by_wish else Verdict.CHOSEN)
         allowed.memories, allowed.tokens = allowed.memories - 1, allowed.tokens - needed
         left, pinned_left = left - needed, pinned_left - needed * is_pinned
@@ -108,18 +109,19 @@ def _foremost(hits: Iterable[Hit], ids: frozenset[str]) -> Iterable[Hit]:
 
 
 def _ranked(
-    own: list[Hit], others: Sequence[OthersHits], options: RecallOptions, foremost: frozenset[str], judge: Judge
+    own: list[Hit],
+    others: Sequence[OthersHits],
+    options: RecallOptions,
+    foremost: tuple[frozenset[str], frozenset[str]],
+    judge: Judge,
 ) -> Iterable[Hit]:
-    """The eligible hits of all owners."""
+    """The eligible hits of all owners; these ids of the user's come first, and then these of the others'."""
     if not others:
         return own
     of_others = (hit for other in others for hit in _eligible(other.hits, options, other.pinned, judge))
     ranked = sorted((*own, *of_others), key=lambda hit: -hit.relevance)
-    return _foremost(_foremost(ranked, _pinned_by(others)), foremost)
-
-
-def _pinned_by(others: Sequence[OthersHits]) -> frozenset[str]:
-    return frozenset[str]().union(*(other.pinned for other in others))
+    of_user, of_the_others = foremost
+    return _foremost(_foremost(ranked, of_the_others), of_user)
 
 
 def _allowances(others: Sequence[OthersHits], budget: Budget) -> dict[str, _Allowance]:
