@@ -16,7 +16,7 @@ from semrouter_memory.codec.base import strip_block, strip_reasoning, unfenced
 from semrouter_memory.language.phrases import phrases
 from semrouter_memory.language.scripts import CJK, one_line, without_markers
 from semrouter_memory.language.sentences import asks, orders
-from semrouter_memory.language.terms import search_terms
+from semrouter_memory.language.terms import shared_terms
 from semrouter_memory.language.words import content_words
 from semrouter_memory.model import REFLECTION_SOURCE, SESSION_SOURCE, ChatMessage, Json, Memory
 from semrouter_memory.recall.render import cited_source
@@ -239,7 +239,7 @@ def naming(question: str, found: Sequence[Memory]) -> list[Memory]:
 
 
 def shares_word(question: str, memory: Memory) -> bool:
-    return not {*search_terms(question)}.isdisjoint(search_terms(memory.searched))
+    return bool(shared_terms(question, memory.searched))
 
 
 def names_topic(question: str) -> bool:

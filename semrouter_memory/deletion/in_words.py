@@ -20,7 +20,7 @@ from semrouter_memory.errors import NotFoundError, UnavailableError
 from semrouter_memory.events import ExchangeFailed, WorkFailed
 from semrouter_memory.language.scripts import CJK
 from semrouter_memory.language.sentences import sentences
-from semrouter_memory.language.terms import search_terms, terms
+from semrouter_memory.language.terms import shared_terms, terms
 from semrouter_memory.model import (
     ALWAYS,
     Criteria,
@@ -128,7 +128,7 @@ class InWords:
         asked, answered = _just_said(request)
         asked, stated = asked[: self._max_chars], sentences(answered[: self._max_chars])
         found = await self._found(asked, request)
-        return [each for each in found if any(_states(one, asked, each) for one in stated)][:1]
+        return [each for each in found if _is_stated(each, asked, stated)][:1]
 
     async def _found(self, text: str, request: RecallRequest) -> list[Memory]:
         deleted = await self._turn_log.tombstones(request.scope)
@@ -174,25 +174,29 @@ def _just_said(request: RecallRequest) -> tuple[str, str]:
     return (asked, answered) if answered else ("", "")
 
 
-def _states(answer: str, asked: str, memory: Memory) -> bool:
+def _is_stated(memory: Memory, asked: str, answered: Sequence[str]) -> bool:
     """Whether a sentence of the answer ("You live in Berlin.") tells the memory, in whatever person and order.
 
     The answer need not repeat what the question says, but tells something that the question does not, or all of it.
     """
-    wanted, answered = {*terms(f"{memory.context} {memory.content}")}, {*terms(answer)}
-    told, unstated = wanted & answered, wanted - answered - {*terms(asked)}
-    if not told or (told <= {*terms(asked)} and told != wanted):
-        return False
-    if len(unstated) > _UNSTATED * len(wanted) or any(term[0].isdigit() for term in unstated):
-        return False
-    return not denies(answer, memory.content) and not denies(memory.content, answer)
+    wanted, known = {*terms(f"{memory.context} {memory.content}")}, {*terms(asked)}
+    for sentence in answered:
+        told = wanted & {*terms(sentence)}
+        unstated = wanted - told - known
+        if not told or (told <= known and told != wanted):
+            continue
+        if len(unstated) > _UNSTATED * len(wanted) or any(term[0].isdigit() for term in unstated):
+            continue
+        if not denies(sentence, memory.content) and not denies(memory.content, sentence):
+            return True
+    return False
 
 
 def _shares_word(text: str, memory: Memory) -> bool:
     """Whether they have a word in common, where one of them is Chinese: similarities tell little there, and a character less."""
     if not CJK.search(text) and not CJK.search(memory.searched):
         return True
-    return any(len(each) > 1 for each in {*search_terms(text)} & {*search_terms(memory.searched)})
+    return any(len(each) > 1 for each in shared_terms(text, memory.searched))
 
 
 def _is_own(memory: Memory, request: RecallRequest) -> bool:

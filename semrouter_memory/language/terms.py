@@ -51,6 +51,11 @@ def terms(text: str) -> list[str]:
     return list(_terms(_MAY.sub(_MAY_MONTH, text) if "may" in text else text))
 
 
+def shared_terms(one: str, other: str) -> set[str]:
+    """The terms by which one text finds the other."""
+    return {*search_terms(one)} & {*search_terms(other)}
+
+
 def search_terms(text: str) -> list[str]:
     """The terms by which memories are searched: the text's own, and those of the concepts that its Chinese words name.
 
