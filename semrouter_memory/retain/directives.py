@@ -144,7 +144,12 @@ def _is_only(sentence: str, listed: Phrases) -> bool:
 
 def may_correct(text: str) -> bool:
     """Whether it may put something else in the place of what was said before it: "wait, Friday", "I meant Leeds, not York"."""
-    return surely_corrects(text) or denies(text) or _hesitates(text)
+    return surely_corrects(text) or names_wrong(text) or _hesitates(text)
+
+
+def names_wrong(text: str) -> bool:
+    """Whether it begins with what is wrong: "not Dayton, Kettering"."""
+    return begins(_opening(text), phrases("denials"), _FILLERS)
 
 
 def surely_corrects(text: str) -> bool:
@@ -157,7 +162,7 @@ def corrects(text: str, told: str) -> bool:
     if not may_correct(text):
         return False
     shared = {*terms(text)} & {*terms(told)}
-    if shared or (denies(text) and not surely_corrects(text)):
+    if shared or (names_wrong(text) and not surely_corrects(text)):
         return bool(shared)
     alike = kinds(values(text) - _VAGUE).keys() & kinds(values(told)).keys()
     return bool(alike or (capitalised(text) and capitalised(told)))
@@ -170,11 +175,6 @@ def gives_value(text: str) -> bool:
 
 def _opening(text: str) -> Sequence[str]:
     return tokens((sentences(text) or [""])[0])
-
-
-def denies(text: str) -> bool:
-    """Whether it begins with what is wrong: "not Dayton, Kettering"."""
-    return begins(_opening(text), phrases("denials"), _FILLERS)
 
 
 def _hesitates(text: str) -> bool:

@@ -220,13 +220,13 @@ def _is_procedural(sentence: str) -> bool:
 def _apart(pieces: Sequence[tuple[str, bool]]) -> list[list[tuple[str, bool]]]:
     """The pieces in quotes: lessons apart from the rest, and a procedure with what follows it apart from what was told before."""
     found: list[list[tuple[str, bool]]] = []
-    before = ""
+    lesson_before = procedure_before = False
     for piece in pieces:
-        differ = directives.is_lesson(before) != directives.is_lesson(piece[0])
-        if not found or differ or (_is_procedural(piece[0]) and not _is_procedural(before)):
+        lesson, procedure = directives.is_lesson(piece[0]), _is_procedural(piece[0])
+        if not found or lesson != lesson_before or (procedure and not procedure_before):
             found.append([])
         found[-1].append(piece)
-        before = piece[0]
+        lesson_before, procedure_before = lesson, procedure
     return found
 
 
@@ -242,7 +242,7 @@ def _told_in_last(turns: Sequence[LoggedTurn]) -> list[str]:
 def _corrected(content: str, before: Sequence[str], asked: str) -> str:
     """What it corrects: of what was told before it, the last that it has something in common with; "" for nothing."""
     surely = directives.surely_corrects(content)
-    if asked.rstrip().endswith(QUESTION_MARKS) and not (surely or directives.denies(content)):
+    if asked.rstrip().endswith(QUESTION_MARKS) and not (surely or directives.names_wrong(content)):
         return ""  # "No, 45" answers.
     sure = before[-1] if before and surely else ""
     return next((each for each in reversed(before) if directives.corrects(content, each)), sure)
