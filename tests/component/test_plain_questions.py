@@ -3,6 +3,8 @@
 Strategy: the labelled requests that the decisions are fitted on are varied on purpose, and so a fit may forget the most common ones.
 """
 
+from collections.abc import AsyncIterator, Callable, Sequence
+
 from semrouter_memory.model import Scope
 from semrouter_memory.ports import Embedder
 from tests.recalling import recalling
@@ -112,61 +114,54 @@ TASKS = (
 )
 
 
-async def test_plain_questions_find_what_they_ask_for(embedder: Embedder) -> None:
-    missed = []
+async def given(embedder: Embedder, request: Callable[[str], str]) -> AsyncIterator[tuple[str, str, Sequence[str]]]:
+    """Each plain question with its fact, and what is given for such a request with it; ten facts a user."""
     async with recalling(embedder) as known:
         for start in range(0, len(ASKED), _FACTS_OF_ONE):
             scope, asked = Scope(f"user-{start}"), ASKED[start : start + _FACTS_OF_ONE]
             await known.remember(*(fact for fact, _ in asked), scope=scope)
-            missed += [question for fact, question in asked if fact not in await known.given(question, scope=scope)]
-    assert not missed
+            for fact, question in asked:
+                yield question, fact, await known.given(request(question), scope=scope)
+
+
+async def missed(embedder: Embedder, request: Callable[[str], str]) -> list[str]:
+    return [question async for question, fact, found in given(embedder, request) if fact not in found]
+
+
+async def test_plain_questions_find_what_they_ask_for(embedder: Embedder) -> None:
+    assert not await missed(embedder, lambda question: question)
 
 
 async def test_courtesies_around_plain_questions_make_no_difference(embedder: Embedder) -> None:
-    missed = []
-    async with recalling(embedder) as known:
-        for start in range(0, len(ASKED), _FACTS_OF_ONE):
-            scope, asked = Scope(f"user-{start}"), ASKED[start : start + _FACTS_OF_ONE]
-            await known.remember(*(fact for fact, _ in asked), scope=scope)
-            for fact, question in asked:
-                request = f"Hello, hope you are well. {question.rstrip('?')}? Thank you so much for your help!"
-                if fact not in await known.given(request, scope=scope):
-                    missed.append(question)
-    assert not missed
+    assert not await missed(
+        embedder,
+        lambda question: f"Hello, hope you are well. {question.rstrip('?')}? Thank you so much for your help!",
+    )
 
 
 async def test_plain_questions_behind_pasted_pages_find_what_they_ask_for(embedder: Embedder) -> None:
-    missed = []
-    async with recalling(embedder) as known:
-        for start in range(0, len(ASKED), _FACTS_OF_ONE):
-            scope, asked = Scope(f"user-{start}"), ASKED[start : start + _FACTS_OF_ONE]
-            await known.remember(*(fact for fact, _ in asked), scope=scope)
-            for fact, question in asked:
-                if fact not in await known.given(f"{PAGE * 4}\n\n{question}", scope=scope):
-                    missed.append(question)
-    assert len(missed) <= len(ASKED) // 10, missed
+    lost = await missed(embedder, lambda question: f"{PAGE * 4}\n\n{question}")
+    assert len(lost) <= len(ASKED) // 10, lost
 
 
 async def test_a_task_about_a_conversation_finds_nothing(embedder: Embedder) -> None:
     """Chat clients ask the same model for titles."""
-    async with recalling(embedder) as known:
-        for start in range(0, len(ASKED), _FACTS_OF_ONE):
-            scope, asked = Scope(f"user-{start}"), ASKED[start : start + _FACTS_OF_ONE]
-            await known.remember(*(fact for fact, _ in asked), scope=scope)
-            for _, question in asked:
-                title = f"Provide a title of five words or less.\n\nConversation:\nUser: {question}\nAI: Let me see."
-                assert not await known.given(title, scope=scope)
+
+    def title(question: str) -> str:
+        return f"Provide a title of five words or less.\n\nConversation:\nUser: {question}\nAI: Let me see."
+
+    assert not [question async for question, _, found in given(embedder, title) if found]
 
 
 async def test_tasks_about_a_pasted_page_find_nothing(embedder: Embedder) -> None:
     async with recalling(embedder) as known:
         await known.remember(*(fact for fact, _ in ASKED[:_FACTS_OF_ONE]))
-        given = [task for task in TASKS for text in (f"{task}\n{PAGE}", f"{PAGE}\n{task}") if await known.given(text)]
-    assert not given
+        found = [task for task in TASKS for text in (f"{task}\n{PAGE}", f"{PAGE}\n{task}") if await known.given(text)]
+    assert not found
 
 
 async def test_plain_requests_of_another_kind_find_nothing(embedder: Embedder) -> None:
     async with recalling(embedder) as known:
         await known.remember(*(fact for fact, _ in ASKED[:_FACTS_OF_ONE]))
-        given = [request for request in NOT_ASKED if await known.given(request)]
-    assert not given
+        found = [request for request in NOT_ASKED if await known.given(request)]
+    assert not found
