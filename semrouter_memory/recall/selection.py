@@ -94,8 +94,7 @@ def choose(
         if needed > min(left, allowed.tokens) or (is_pinned and needed > pinned_left):
             judge(hit, Verdict.OVER_BUDGET)
             continue
-        by_wish = is_pinned and any(hit.memory.id in ids for ids in wished)
-        judge(hit, Verdict.PINNED if by_wish else Verdict.CHOSEN)
+        judge(hit, Verdict.PINNED if is_pinned and any(hit.memory.id in ids for ids in wished) else Verdict.CHOSEN)
         allowed.memories, allowed.tokens = allowed.memories - 1, allowed.tokens - needed
         left, pinned_left = left - needed, pinned_left - needed * is_pinned
         already.add(hit.memory.content)
