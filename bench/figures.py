@@ -249,7 +249,7 @@ class Bodies:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstRecall:
-    """A user who was away.
+    """A user whose memories are not at hand in the process.
 
     Attributes:
         recall: of the first request.

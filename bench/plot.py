@@ -64,7 +64,7 @@ def _latency(axes: Axes, figures: Headline) -> None:
         "b  no-op": (paced.chains[NOOP].ms.p50, _FLOOR),
         "b + c": (paced.floor_ms, _FLOOR),
         "e  product,\nactive": (paced.chains[PRODUCT].ms.p50, _PRODUCT),
-        **({"e  product,\nwas away": (cold.p50, _COLD)} if cold else {}),
+        **({"e  product,\nfirst request": (cold.p50, _COLD)} if cold else {}),
     }
     drawn = axes.bar(list(bars), [value for value, _ in bars.values()], color=[colour for _, colour in bars.values()])
     axes.bar_label(drawn, fmt="%.2f")

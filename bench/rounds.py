@@ -56,7 +56,7 @@ class Round:
     """Everybody's turn.
 
     Attributes:
-        cold: milliseconds of first requests of users who were away, and whether recall was done in time.
+        cold: milliseconds of users' first requests since the start, and whether recall was done in time.
     """
 
     samples: dict[str, Sample] = field(default_factory=dict)

@@ -60,7 +60,7 @@ _GROWTH_AWAY = 12
 
 
 async def headline(bench: Bench) -> Headline:
-    """What a request costs: of an active user with and without pauses, and of users who were away."""
+    """What a request costs: of an active user with and without pauses, and of users who ask for the first time since the start."""
     amount = bench.amount
     turn = min(TURN, amount.requests)
     rounds = max(amount.requests // turn, _LEAST_ROUNDS)

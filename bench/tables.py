@@ -74,13 +74,13 @@ def _back_to_back(figures: Headline) -> Table:
     if path.cold_ms is not None:
         row = (*_times(path.cold_ms), f"{path.cold_ms.p50 - base:.2f}")
         in_time = f"{path.cold_in_time:.0%} in time"
-        table.add_row(f"   first requests of {path.cold_ms.count} users who were away, {in_time}", *row)
+        table.add_row(f"   first requests of {path.cold_ms.count} users since the start, {in_time}", *row)
     table.add_section()
     goal = f"goal {FLOOR_TARGET} x"
     table.add_row("active user, with pauses: e / (b + c)", *_ratio(figures.main.paced.active), goal)
     table.add_row("the same back to back", *_ratio(path.active))
     if path.cold is not None:
-        table.add_row("user who was away: e / (b + c + d)", *_ratio(path.cold))
+        table.add_row("first request since the start: e / (b + c + d)", *_ratio(path.cold))
     return table
 
 
@@ -183,7 +183,7 @@ def _recall(figures: ProcessFigures) -> Iterator[Table]:
 
 
 def _path_table(title: str) -> Table:
-    columns = ("b p50 ms", "c p50", "d p50", "e p50", "e p95", "e p99", "/ (b + c)", "away p50", "/ (b + c + d)")
+    columns = ("b p50 ms", "c p50", "d p50", "e p50", "e p95", "e p99", "/ (b + c)", "first p50", "/ (b + c + d)")
     return _table(title, (*columns, "got"))
 
 

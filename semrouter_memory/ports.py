@@ -107,8 +107,8 @@ class MemoryReader(Protocol):
         """False while the store is known to be unavailable; calls then fail at once."""
 
     @property
-    def is_quick(self) -> bool:
-        """Whether fresh reads are answered within milliseconds: a Milvus server does not, since it waits for a time tick."""
+    def is_local(self) -> bool:
+        """Whether the store is this process's alone, as Milvus Lite is: fresh reads take milliseconds, and no other process writes."""
 
     async def search(
         self,
@@ -193,12 +193,12 @@ class MemoryWriter(Protocol):
 
 
 class OwnerIndexes(Protocol):
-    """Indexes of all active memories of recently active owners."""
+    """Indexes of all active memories of those owners whose memories are at hand."""
 
     async def get(self, scope: Scope, *, until: float) -> MemoryIndex | None:
         """The owner's index, if it is cached or can be loaded by that time of the loop. Never raises.
 
-        None: search the store. The owner has very many memories or was not active lately, or the version that proves an
+        None: search the store. The owner has very many memories or they are not at hand, or the version that proves an
         index correct cannot be read.
         """
 

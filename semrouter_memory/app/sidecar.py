@@ -115,6 +115,9 @@ class App:
         server = ExtProcServer(config.server, processor)
         self.ext_proc_address = await server.start()
         self._exit.push_async_callback(server.stop)
+        if adapters.owner_indexes is not None:
+            reading = adapters.owner_indexes.read_ahead(adapters.priority.pause)
+            self._exit.callback(asyncio.create_task(reading, name="owner-indexes").cancel)
         self._log_addresses(adapters)
 
     def _processor(

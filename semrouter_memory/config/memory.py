@@ -167,7 +167,7 @@ class RecallConfig(Section):
 
 
 class OwnerIndexConfig(Section):
-    """In-memory indexes of the memories of recently active users."""
+    """In-memory indexes of users' memories."""
 
     enabled: bool = Field(default=True, description="off: every search queries the store")
     max_mb: int = Field(
@@ -181,7 +181,7 @@ class OwnerIndexConfig(Section):
     max_age_seconds: float = Field(
         300,
         gt=0,
-        description="maximum age of a cached index; bounds staleness if another process writes without a notification",
+        description="maximum age of a cached index; bounds staleness if another process writes to the Milvus server without a notification (to Milvus Lite none does)",
     )
 
 

@@ -1,7 +1,7 @@
 """What the strategies of `memory.recall.strategy` share: what each offers to recall, and where it searches.
 
 Strategy: memories are searched in the owner's index if there is one, else in the store. An owner without an index has very many
-memories, or was not active lately. The store gives a few dozen of them, and the same formula ranks these; the statistics of words
+memories, or they are not at hand. The store gives a few dozen of them, and the same formula ranks these; the statistics of words
 are those of the few, so the store should find by words too.
 """
 

@@ -1,7 +1,8 @@
 """LRU cache of owner indexes, bounded in bytes, which writes keep current.
 
 Strategy. An index is used only while its version is the owner's (`owner_versions`); nothing is used while the version cannot be
-read, and recall then searches the store. A write of this process is applied to the cached index, and to one that is being
+read, and recall then searches the store. Indexes of a local store do not age, since no other process writes to it, and after a
+start they are read ahead. A write of this process is applied to the cached index, and to one that is being
 loaded, before it is made: a caller that sees it in the store finds it by recall, too, and what is deleted is not shown again. If it
 fails, or the versions show another write meanwhile, the index is dropped and loaded again.
 """
@@ -42,6 +43,10 @@ _LOAD_DELAY_SECONDS = 0.03
 """Delay before a large index is loaded: the request that needs it searches the store instead, and must not queue behind the load."""
 _REFRESH_AT = 0.8
 """Part of the maximum age at which an index in use is loaded again, in the background."""
+_READ_AHEAD = 0.75
+"""Part of the bound that reading ahead fills; the rest is for users who ask."""
+_READ_AHEAD_SECONDS = 60.0
+"""That reading one owner ahead may take."""
 _MAX_TOO_LARGE = 10_000
 
 
@@ -49,7 +54,7 @@ class IndexCache:
     """The indexes of recently active owners. It belongs to one event loop.
 
     All writers to the store must announce their writes (`AnnouncingWriter`) to the same versions; other writes are seen after
-    `max_age_seconds`.
+    `max_age_seconds`, and of a local store never.
 
     Args:
         label: sorts memories into classes that the ranking knows.
@@ -66,6 +71,7 @@ class IndexCache:
         on_error: Callable[[BaseException], object],
         label: Label = unlabelled,
     ) -> None:
+        self._reader = reader
         self._max_age = config.max_age_seconds
         self._max_owner_memories = config.max_owner_memories
         self._on_error = on_error
@@ -75,6 +81,7 @@ class IndexCache:
         )
         self._max_owner_bytes = config.max_mb * _MIB // _OWNERS_SHARE
         self._entries = entries_within(config.max_mb * _MIB)
+        self._read_ahead_bytes = config.max_mb * _MIB * _READ_AHEAD
         self._too_large: TTLCache[str, bool] = TTLCache(_MAX_TOO_LARGE, config.max_age_seconds, timer=_now)
         self._writes: Counter[str] = Counter()
         # Of owners with one write under way; in which order the store makes several is unknown.
@@ -106,8 +113,8 @@ class IndexCache:
                     version = await self._announcer.current(scope)
                     entry = self._entries.get(scope.owner)
                     writing = scope.owner in self._writes
-                    if entry is not None and entry.version == version and self._age(entry) < self._max_age:
-                        if self._age(entry) > self._max_age * _REFRESH_AT and not writing:
+                    if entry is not None and entry.version == version and (age := self._age(entry)) < self._max_age:
+                        if age > self._max_age * _REFRESH_AT and not writing:
                             self._loader.load(scope)
                         return entry.index
                     if writing:
@@ -127,9 +134,33 @@ class IndexCache:
             self._on_error(error)
         return None
 
-    @staticmethod
-    def _age(entry: CacheEntry) -> float:
-        return _now() - entry.read_at
+    def _age(self, entry: CacheEntry) -> float:
+        return 0.0 if self._reader.is_local else _now() - entry.read_at
+
+    async def read_ahead(self, pause: Callable[[], Awaitable[object]]) -> None:
+        """Read the indexes of a local store's owners in, the one changed last first, until most of the bound is used.
+
+        Args:
+            pause: called before each owner; returns when this one may be read.
+        """
+        if not self._reader.is_local:
+            return
+        read: list[str] = []
+        try:
+            for scope in await self._reader.owners():
+                await pause()
+                if self.nbytes >= self._read_ahead_bytes or not self._reader.available:
+                    break
+                await self.get(scope, until=_now() + _READ_AHEAD_SECONDS)
+                read.append(scope.owner)
+        except UnavailableError:
+            # The requests' searches report it.
+            pass
+        except Exception as error:  # noqa: BLE001 - a background task has no caller
+            self._on_error(error)
+        for owner in reversed(read):
+            # The one changed last is evicted last.
+            self._entries.get(owner)
 
     # -- keeping -------------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ applied to its result, which may hold it already; otherwise a user who talks wit
 versions show another write, the result is dropped. Building an index takes 5 µs for each memory whose record was stored and 65 µs
 for another, applying a write to one of 10,000 memories 2.5 ms: the one is for a thread, the other is not.
 
-An owner who was away and has few memories is read at once where the store is quick, since that takes no longer than searching it;
+An owner who was away and has few memories is read at once where the store is local, since that takes no longer than searching it;
 any other when the request that needs the index has searched the store.
 """
 
@@ -111,8 +111,11 @@ class RecordReader(Protocol):
         """Whether the store can be asked; False while it is known to be unavailable."""
 
     @property
-    def is_quick(self) -> bool:
-        """Whether it answers within milliseconds: a Milvus server does not, since it waits for a time tick."""
+    def is_local(self) -> bool:
+        """See `MemoryReader`."""
+
+    async def owners(self) -> Sequence[Scope]:
+        """All who own memories, the one whose memories were changed last first; reads the whole collection."""
 
     async def load_records(self, scope: Scope, *, limit: int, now: datetime) -> Sequence[str | EmbeddedMemory] | None:
         """The records (`index_record`) of all of the owner's active memories, of every project, in no order; reads fresh.
@@ -192,7 +195,7 @@ class IndexLoader:
 
     async def _load(self, scope: Scope, delay: float, tried_at_once: asyncio.Event) -> None:
         try:
-            entry = await self._at_once(scope) if delay and self._reader.is_quick else None
+            entry = await self._at_once(scope) if delay and self._reader.is_local else None
             if entry is None:
                 tried_at_once.set()
                 # Before it takes a slot: loads without a delay go first.

@@ -108,15 +108,19 @@ async def scanned(ask: Ask, rows_of: Callable[[Any], Rows] = lambda rows: rows) 
     Args:
         rows_of: finds its rows with what `ask` gives.
     """
+    async for rows in _all_rows(ask, schema.SCAN_COLUMNS, limit=SCAN_BATCH, rows_of=rows_of):
+        yield schema.anyones_memories_from(row for row in rows if not schema.is_passage(row))
+
+
+def _all_rows(
+    ask: Ask, columns: Sequence[str], *, limit: int, rows_of: Callable[[Any], Rows] = lambda rows: rows
+) -> AsyncIterator[list[Row]]:
+    """Every row of a collection, in pages of so many."""
 
     def read(after_key: str) -> Awaitable[list[Row]]:
-        return ask(
-            "scan",
-            lambda given: rows_of(given).select(None, schema.SCAN_COLUMNS, after_key=after_key, limit=SCAN_BATCH),
-        )
+        return ask("scan", lambda given: rows_of(given).select(None, columns, after_key=after_key, limit=limit))
 
-    async for rows in pages_by_key(read, limit=SCAN_BATCH):
-        yield schema.anyones_memories_from(row for row in rows if not schema.is_passage(row))
+    return pages_by_key(read, limit=limit)
 
 
 _BATCH = 200
@@ -153,8 +157,8 @@ class MemoryCollection(ABC):
         self._record_format = record_format
 
     @property
-    def is_quick(self) -> bool:
-        """Whether a fresh read is answered within milliseconds; a server waits for its next time tick."""
+    def is_local(self) -> bool:
+        """Same as the port's. A server has other clients, and a fresh read waits for its next time tick."""
         return self.is_lite
 
     # -- MemoryReader --------------------------------------------------------------------------------------------------
@@ -251,6 +255,16 @@ class MemoryCollection(ABC):
 
     def scan(self) -> AsyncIterator[Sequence[Memory]]:
         return scanned(self._ask)
+
+    async def owners(self) -> list[Scope]:
+        """See `RecordReader`: 60 ms for 10,000 rows on Lite, in answers of 5 ms. Left out are owners whose id is stored as a digest."""
+        changed: dict[str, int] = {}
+        async for rows in _all_rows(self._ask, schema.OWNER_COLUMNS, limit=RECORD_BATCH):
+            for row in rows:
+                if not schema.is_unnamed(row):
+                    changed[row["owner"]] = max(row["updated_at"], changed.get(row["owner"], 0))
+        latest_first = sorted(changed, key=changed.__getitem__, reverse=True)
+        return [Scope.of_owner(schema.read_id(owner)) for owner in latest_first]
 
     async def count(self, scope: Scope) -> int:
         return await self._count(Selection(Criteria(scope)))

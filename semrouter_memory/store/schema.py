@@ -114,6 +114,9 @@ RECORD = Column("record", "VARCHAR")
 
 RECORD_COLUMNS = (ID.name, RECORD.name)
 
+OWNER_COLUMNS = (ID.name, OWNER.name, "updated_at")
+"""Who owns a row, and when it was changed last."""
+
 READ_COLUMNS = tuple(column.name for column in COLUMNS if column.name not in {"owner", "embedding"})
 """The columns of a `Memory`. The caller knows the owner, and the vector is not read."""
 

@@ -109,6 +109,11 @@ async def test_starts_again_on_the_same_data(tmp_path: Path, model_directory: Pa
         (await http.post(api, json={"content": "User lives in Berlin"})).raise_for_status()
     async with running(values), local_client(headers=user) as http:
         assert [memory["content"] for memory in (await http.get(api)).json()["data"]] == ["User lives in Berlin"]
+        # Read ahead, though the user has not asked for anything yet.
+        metrics = f"http://{values['management']['operator_listen']}/metrics"
+        async with asyncio.timeout(20):
+            while "semrouter_memory_owner_indexes 1.0" not in (await http.get(metrics)).text:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
 
 
 async def test_data_is_its_owners_alone(tmp_path: Path, model_directory: Path) -> None:

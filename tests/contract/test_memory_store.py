@@ -970,6 +970,19 @@ async def test_a_scan_gives_every_memory_of_every_owner_once(store: Store, user:
     assert {(one.scope.owner, one.id): one for one in seen} == {(one.scope.owner, one.id): one for one in written}
 
 
+async def test_owners_are_told_by_when_their_memories_were_last_changed(store: Store, user: Scope) -> None:
+    """More rows than come in one answer, in whatever project; each owner once."""
+    first, last = Scope(f'{user.owner_id}" first', "proj/ect"), Scope.of_owner(f"org:{user.owner_id}")
+    rows = [embedded(memory(first, f"mem_{number:04d}")) for number in range(RECORD_BATCH + 1)]
+    await store.upsert(first, rows)
+    for minutes, owner in enumerate((user, last), 1):
+        await write(store, memory(owner, f"mem_{minutes}", created_at=NOW + timedelta(minutes=minutes)))
+    names = [one.owner for one in await store.owners()]
+    assert [name for name in names if name in {user.owner, first.owner, last.owner}] == [
+        last.owner, user.owner, first.owner
+    ]  # fmt: skip
+
+
 async def test_compacting_changes_nothing_that_is_there(store: Store, user: Scope) -> None:
     await write(store, memory(user, "mem_1", content="stays"), memory(user, "mem_2", content="goes"))
     await store.delete(user, ["mem_2"])

@@ -126,7 +126,7 @@ class NeighbourReader:
 
     async def _index(self, scope: Scope) -> MemoryIndex | None:
         # A server that is away must be found out before the write is announced: the owner's index ends with that.
-        if self._indexes is None or not self._reader.is_quick:
+        if self._indexes is None or not self._reader.is_local:
             return None
         return await self._indexes.get(scope, until=asyncio.get_running_loop().time() + _INDEX_SECONDS)
 

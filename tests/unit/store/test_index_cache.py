@@ -5,7 +5,7 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -145,13 +145,13 @@ async def test_the_store_is_read_after_who_asked_has_searched_it(kit: Kit, monke
     assert kit.store.loads == 1
 
 
-async def test_few_memories_are_read_at_once_where_the_store_is_quick(
+async def test_few_memories_are_read_at_once_where_the_store_is_local(
     kit: Kit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who has more is asked for in the store, and read in later."""
     monkeypatch.setattr(index_cache, "_LOAD_DELAY_SECONDS", 60)
     monkeypatch.setattr(index_loader, "_AT_ONCE", 2)
-    kit.store.quick = True
+    kit.store.local = True
     replica = kit.replica()
     await write(kit.replica(), "a", "b")
     assert ids(await replica.index(ALICE, until=soon())) == {"a", "b"}
@@ -162,7 +162,7 @@ async def test_few_memories_are_read_at_once_where_the_store_is_quick(
 
 
 async def test_who_has_few_memories_does_not_wait_longer_than_they_can(kit: Kit) -> None:
-    kit.store.quick = kit.store.gated = True
+    kit.store.local = kit.store.gated = True
     replica = kit.replica()
     assert await replica.index(ALICE, until=soon(0.02)) is None
     kit.store.gated = False
@@ -369,6 +369,93 @@ async def test_an_index_in_use_is_read_anew_before_it_is_too_old(kit: Kit) -> No
             # Never without one.
             assert ids(await at_hand(replica)) == set()
             await asyncio.sleep(0.01)
+
+
+@pytest.mark.usefixtures("stepped_time")
+async def test_an_index_of_a_local_store_does_not_age(kit: Kit) -> None:
+    kit.store.local = True
+    replica = kit.replica(max_age_seconds=0.05)
+    first = await index(replica)
+    await asyncio.sleep(60)
+    assert await at_hand(replica) is first
+    assert kit.store.loads == 1
+
+
+# -- reading ahead -----------------------------------------------------------------------------------------------------
+
+
+async def no_pause() -> None:
+    return None
+
+
+async def test_the_indexes_of_a_local_store_are_read_ahead(kit: Kit) -> None:
+    kit.store.local = True
+    scopes = [Scope("alice"), Scope("bob", "work"), Scope.of_owner("org:acme")]
+    for scope in scopes:
+        await write(kit.replica(), f"of-{scope.owner}", scope=scope)
+    replica = kit.replica()
+    await replica.indexes.read_ahead(no_pause)
+    assert kit.store.loads == replica.owners == 3
+    for scope in scopes:
+        assert ids(await at_hand(replica, scope)) == {f"of-{scope.owner}"}
+    assert kit.store.loads == 3
+
+
+async def test_a_servers_indexes_are_read_when_they_are_asked_for(kit: Kit) -> None:
+    await write(kit.replica(), "a")
+    replica = kit.replica()
+    await replica.indexes.read_ahead(no_pause)
+    assert replica.owners == kit.store.loads == 0
+
+
+async def test_reading_ahead_leaves_room_and_begins_with_who_was_changed_last(kit: Kit) -> None:
+    kit.store.local = True
+    scopes = [Scope(f"user-{n}") for n in range(30)]
+    for n, scope in enumerate(scopes):
+        # Not in the order of their names.
+        changed = NOW + timedelta(minutes=n * 7 % 30)
+        await write(kit.replica(), "a", scope=scope, content="x" * 50_000, created_at=changed)
+    replica = kit.replica(max_mb=1)
+    await replica.indexes.read_ahead(no_pause)
+    assert 0.7 < replica.nbytes / 2**20 < 0.85
+    latest_first = sorted(scopes, key=lambda scope: -(int(scope.owner_id[5:]) * 7 % 30))
+    read, others = latest_first[: replica.owners], latest_first[replica.owners :]
+    assert others
+    assert [await at_hand(replica, scope) is not None for scope in read] == [True] * len(read)
+    # When room is needed, the one that was changed longest ago goes first.
+    replica = kit.replica(max_mb=1)
+    await replica.indexes.read_ahead(no_pause)
+    for scope in others[:8]:
+        await index(replica, scope)
+    loads = kit.store.loads
+    assert await at_hand(replica, read[0]) is not None
+    assert kit.store.loads == loads
+    await index(replica, read[-1])
+    assert kit.store.loads == loads + 1
+
+
+async def test_reading_ahead_waits_for_pauses(kit: Kit) -> None:
+    kit.store.local = True
+    await write(kit.replica(), "a")
+    await write(kit.replica(), "b", scope=BOB)
+    replica, turns = kit.replica(), asyncio.Semaphore(0)
+    reading = asyncio.create_task(replica.indexes.read_ahead(turns.acquire))
+    for read in range(3):
+        await steps(50)
+        assert replica.owners == kit.store.loads == read
+        turns.release()
+    await reading
+
+
+async def test_reading_ahead_ends_with_a_store_that_fails(kit: Kit) -> None:
+    kit.store.local = True
+    await write(kit.replica(), "a")
+    kit.store.refuses = True
+    replica = kit.replica()
+    await replica.indexes.read_ahead(no_pause)
+    assert replica.owners == 0
+    kit.store.refuses = False
+    assert ids(await index(replica)) == {"a"}
 
 
 # -- writes ------------------------------------------------------------------------------------------------------------
