@@ -1,6 +1,6 @@
 """Bodies of OpenAI-compatible APIs, without I/O. Pure."""
 
-from semrouter_memory.codec.base import Codec
+from semrouter_memory.codec.api import Codec
 from semrouter_memory.codec.chat import ChatCodec
 from semrouter_memory.codec.responses import ResponsesCodec
 

@@ -12,7 +12,7 @@ million of them in a few kilobytes, is given up.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from semrouter_memory.codec.base import Answer, AnswerReader
 from semrouter_memory.codec.json_text import json_object
@@ -165,7 +165,7 @@ _SLICE_BYTES = 64 * 1024
 
 
 class AnswerStream(ABC):
-    """Puts an answer together from the events of one API; texts arrive in pieces, each under a key.
+    """One API's answers: whole, or put together from events; texts arrive in pieces, each under a key.
 
     Attributes:
         kept_bytes: how much of the answer is held.
@@ -179,6 +179,11 @@ class AnswerStream(ABC):
         self._response_id = ""
         self._model = ""
         self.kept_bytes = 0
+
+    @staticmethod
+    @abstractmethod
+    def whole(body: dict[str, Any]) -> Answer | None:
+        """The answer in a whole body; None for one that is no answer."""
 
     @abstractmethod
     def add(self, name: str, event: dict[str, Any]) -> bool:
@@ -214,17 +219,11 @@ class AnswerStream(ABC):
         return [(key, text.decode()) for key, text in sorted(self._texts.items())]
 
 
-Interpret: TypeAlias = Callable[[dict[str, Any]], Answer | None]
-"""What a whole JSON body answers; None for one that is no answer."""
-
-
-def reader_for(
-    content_type: str, interpret: Interpret, stream: Callable[[], AnswerStream], *, max_bytes: int
-) -> AnswerReader | None:
+def reader_for(content_type: str, stream: type[AnswerStream], *, max_bytes: int) -> AnswerReader | None:
     """The reader for that content type, parameters and case aside; None for one that carries no answer."""
     match content_type.partition(";")[0].strip().lower():
         case "application/json":
-            return JsonReader(interpret, max_bytes=max_bytes)
+            return JsonReader(stream.whole, max_bytes=max_bytes)
         case "text/event-stream":
             return EventStreamReader(stream(), max_bytes=max_bytes)
         case _:
@@ -236,7 +235,7 @@ class JsonReader:
 
     __slots__ = ("_body", "_interpret", "_max_bytes")
 
-    def __init__(self, interpret: Interpret, *, max_bytes: int) -> None:
+    def __init__(self, interpret: Callable[[dict[str, Any]], Answer | None], *, max_bytes: int) -> None:
         self._interpret = interpret
         self._max_bytes = max_bytes
         self._body: bytearray | None = bytearray()

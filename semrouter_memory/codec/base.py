@@ -1,14 +1,9 @@
-"""What the exchange needs of an API's bodies, whichever API it is.
-
-Strategy: a request body is parsed for understanding (`parse`) and edited as bytes (`rewrite`): only our own two fields
-and the injected text change, every other byte stays, so number formats, key order, duplicate keys, white space and
-unknown fields survive. An answer is read incrementally and never changed.
-"""
+"""What the exchange knows of an API's bodies, whichever API it is; and the texts in them, without what is not said in them."""
 
 import hashlib
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, NamedTuple, Protocol
@@ -22,7 +17,6 @@ from semrouter_memory.model import (
     Message,
     OwnerKind,
     PastTurn,
-    Position,
     Role,
     ToolUse,
 )
@@ -169,55 +163,6 @@ class AnswerReader(Protocol):
 
     def finish(self) -> Answer | None:
         """The answer read so far, or None when there was none (error object, garbage, bound exceeded)."""
-
-
-class Codec(Protocol):
-    """One API's request and answer bodies. Stateless."""
-
-    def parse(self, raw: bytes) -> ParsedRequest:
-        """Raises `BodyError` when the bytes are not this API's JSON."""
-
-    def outline(self, parsed: ParsedRequest) -> Outline:
-        """What of the conversation could be left out. Needs the codec's entries."""
-
-    def items(self, parsed: ParsedRequest) -> tuple[Json, ...] | None:
-        """What the request adds to a stored chain, as items; None when the API has none or the body is silent.
-
-        Needs the parsed body.
-        """
-
-    def has_place(self, parsed: ParsedRequest, position: Position) -> bool:
-        """Whether `rewrite` finds a place for a block. Needs the parsed body."""
-
-    def rewrite(
-        self,
-        raw: bytes,
-        *,
-        block: str,
-        position: Position,
-        parsed: ParsedRequest | None = None,
-        dropped: Collection[int] = (),
-        items: Sequence[Json] | None = None,
-    ) -> bytes:
-        """`raw` without our two fields, with `block` inserted ("" = only take our fields out).
-
-        Returns `raw` itself when nothing is to change, or when there is no place for the block.
-        Only called with bytes that `parse` accepted.
-
-        Args:
-            parsed: what `parse` made of `raw`, to spare parsing it again.
-            dropped: positions of messages to leave out.
-            items: items to put before the request's own, in place of `previous_response_id`.
-        """
-
-    def results(self, parsed: ParsedRequest) -> tuple[ToolResult, ...]:
-        """The results of tools in the request, oldest first. Needs the parsed body and the codec's entries."""
-
-    def with_results(self, raw: bytes, texts: Mapping[int, str]) -> bytes:
-        """`raw` with other texts as the results at these positions, which are replaceable ones of `results`."""
-
-    def answer_reader(self, content_type: str, *, max_bytes: int) -> AnswerReader | None:
-        """A reader for that content type, None for one that carries no answer."""
 
 
 _EMPTY = hashlib.sha256().digest()

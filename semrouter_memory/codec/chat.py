@@ -4,48 +4,16 @@ Reasoning (`reasoning_content`, `reasoning`, `<think>`) and refusals are no text
 transcript.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from semrouter_memory.codec.answers import ENTRY_BYTES, AnswerStream, reader_for
-from semrouter_memory.codec.base import Answer, AnswerReader, Outline, ParsedRequest, ToolResult, strip_reasoning
-from semrouter_memory.codec.conversation import Call, Entry, Kind, answered_by_calls, converse, outline, results
-from semrouter_memory.codec.edit import (
-    before_elements,
-    body_of,
-    body_settings,
-    encoded,
-    forces_call,
-    has_our_fields,
-    into_message,
-    last,
-    takes_text,
-    top_level,
-    with_texts,
-    without,
-    without_elements,
-)
-from semrouter_memory.codec.json_text import holds_more, index, json_object, mapping, mappings, string, text_of
-from semrouter_memory.codec.settings import OUR_FIELDS
-from semrouter_memory.codec.splice import Edit, Span, apply, element, elements
+from semrouter_memory.codec.answers import ENTRY_BYTES, AnswerStream
+from semrouter_memory.codec.api import Codec
+from semrouter_memory.codec.base import Answer, strip_reasoning
+from semrouter_memory.codec.conversation import Call, Entry, Kind
+from semrouter_memory.codec.json_text import holds_more, index, mapping, mappings, string, text_of
 from semrouter_memory.errors import BodyError
 from semrouter_memory.model import Json, Position
-
-
-def chat_answer(body: dict[str, Any]) -> Answer | None:
-    """The answer in a whole body: `choices` with a `message` each."""
-    choices = sorted(mappings(body.get("choices")), key=lambda choice: index(choice.get("index")))
-    messages = [mapping(choice.get("message")) for choice in choices]
-    if not messages:
-        return None
-    return Answer(
-        texts=tuple(strip_reasoning(_said(message)) for message in messages),
-        complete=True,
-        response_id=string(body.get("id")),
-        model=string(body.get("model")),
-        calls=tuple(name for call in tool_calls(messages[0]) if (name := tool_name(call))),
-        arguments="".join(_arguments(call) for call in tool_calls(messages[0])),
-    )
 
 
 def _said(message: dict[str, Any], *, joint: str = "\n") -> str:
@@ -75,7 +43,7 @@ def _called(call: dict[str, Any]) -> dict[str, Any]:
 
 
 class ChatStream(AnswerStream):
-    """Chunks with `choices` that have a `delta` each."""
+    """In a stream, chunks with `choices` that have a `delta` each."""
 
     __slots__ = ("_arguments", "_call_ids", "_calls", "_done", "_finished")
 
@@ -86,6 +54,22 @@ class ChatStream(AnswerStream):
         self._call_ids: dict[tuple[int, int], str] = {}
         self._finished: set[int] = set()
         self._done = False
+
+    @staticmethod
+    def whole(body: dict[str, Any]) -> Answer | None:
+        """From `choices` with a `message` each."""
+        choices = sorted(mappings(body.get("choices")), key=lambda choice: index(choice.get("index")))
+        messages = [mapping(choice.get("message")) for choice in choices]
+        if not messages:
+            return None
+        return Answer(
+            texts=tuple(strip_reasoning(_said(message)) for message in messages),
+            complete=True,
+            response_id=string(body.get("id")),
+            model=string(body.get("model")),
+            calls=tuple(name for call in tool_calls(messages[0]) if (name := tool_name(call))),
+            arguments="".join(_arguments(call) for call in tool_calls(messages[0])),
+        )
 
     def add(self, name: str, event: dict[str, Any]) -> bool:  # noqa: ARG002 - chunks carry no event name
         self._response_id = self._response_id or string(event.get("id"))
@@ -139,77 +123,31 @@ _KINDS = {"user": Kind.USER, "assistant": Kind.ASSISTANT, "tool": Kind.RESULT, "
 _SYSTEM_ROLES = ("system", "developer")
 
 
-class ChatCodec:
+class ChatCodec(Codec):
     """Same as `Codec`, for chat completions."""
 
     __slots__ = ()
+    array, part_type, result_text, joint = "messages", "text", "content", "\n"
+    stream = ChatStream
 
-    def parse(self, raw: bytes) -> ParsedRequest:
-        body = json_object(raw)
+    def entries(self, body: dict[str, Any]) -> list[Entry]:
         messages = body.get("messages", [])
         if not isinstance(messages, list):
             raise BodyError("messages is not a list")
-        entries = list(_entries(messages))
-        if forced := forces_call(body):
-            entries = answered_by_calls(entries)
-        return ParsedRequest(
-            forces_call=forced,
-            settings=body_settings(body),
-            model=string(body.get("model")),
-            body=body,
-            entries=entries,
-            **converse(entries, joint="\n"),
-        )
+        return list(_entries(messages))
 
-    def outline(self, parsed: ParsedRequest) -> Outline:
-        return outline(parsed.entries, joint="\n")
-
-    def items(self, parsed: ParsedRequest) -> tuple[Json, ...] | None:  # noqa: ARG002 - this API has none
-        return None
-
-    def has_place(self, parsed: ParsedRequest, position: Position) -> bool:
-        messages = (parsed.body or {}).get("messages")
+    def place(self, body: Mapping[str, Json], position: Position) -> int | None:
+        """The last user message, or the first system message: many chat templates reject a second or later one."""
+        messages = body.get("messages")
         if not isinstance(messages, list):
-            return False
-        index = _place(messages, position)
-        if index is None:
-            return position is Position.SYSTEM
-        return takes_text(messages[index].get("content"), parts=True)
+            return None
+        roles = [string(mapping(message).get("role")) for message in messages]
+        if position is Position.USER_TAIL:
+            return max((index for index, role in enumerate(roles) if role == "user"), default=None)
+        return next((index for index, role in enumerate(roles) if role in _SYSTEM_ROLES), -1)
 
-    def rewrite(
-        self,
-        raw: bytes,
-        *,
-        block: str,
-        position: Position,
-        parsed: ParsedRequest | None = None,
-        dropped: Collection[int] = (),
-        items: Sequence[Json] | None = None,  # noqa: ARG002 - a chat completion continues nothing that a server keeps
-    ) -> bytes:
-        body = body_of(raw, parsed)
-        if not block and not dropped and not has_our_fields(body):
-            return raw
-        found = top_level(raw)
-        edits = without(found, OUR_FIELDS)
-        messages = last(found, "messages")
-        if messages is None:
-            return apply(raw, edits)
-        placed = _placed(raw, messages.value, body["messages"], block, position) if block else []
-        # Without a place for what stands in for them, the earlier turns stay.
-        if dropped and (placed or not block):
-            placed += without_elements(list(elements(raw, messages.value.start)), dropped)
-        return apply(raw, edits + placed)
-
-    def results(self, parsed: ParsedRequest) -> tuple[ToolResult, ...]:
-        messages: Any = (parsed.body or {}).get("messages")
-        return results(parsed.entries, lambda place: not holds_more(messages[place].get("content")))
-
-    def with_results(self, raw: bytes, texts: Mapping[int, str]) -> bytes:
-        messages = last(top_level(raw), "messages")
-        return apply(raw, with_texts(raw, messages.value, "content", texts)) if messages else raw
-
-    def answer_reader(self, content_type: str, *, max_bytes: int) -> AnswerReader | None:
-        return reader_for(content_type, chat_answer, ChatStream, max_bytes=max_bytes)
+    def is_replaceable(self, item: dict[str, Any]) -> bool:
+        return not holds_more(item.get("content"))
 
 
 def _entries(messages: list[Any]) -> Iterator[Entry]:
@@ -233,23 +171,3 @@ def _entries(messages: list[Any]) -> Iterator[Entry]:
 def _call(call: dict[str, Any]) -> Call:
     name = tool_name(call)
     return Call(string(call.get("id")) or name, name, _arguments(call))
-
-
-def _placed(raw: bytes, array: Span, messages: Any, block: str, position: Position) -> list[Edit]:
-    index = _place(messages, position)
-    if index is not None:
-        return into_message(raw, element(raw, array, index), "text", block)
-    if position is Position.SYSTEM:
-        return [before_elements(raw, array, b'{"role":"system","content":' + encoded(block) + b"}")]
-    return []
-
-
-def _place(messages: list[Any], position: Position) -> int | None:
-    """The last user message, or the first system message: many chat templates reject a second or later one."""
-    if position is Position.USER_TAIL:
-        return max((index for index, message in enumerate(messages) if _role(message) == "user"), default=None)
-    return next((index for index, message in enumerate(messages) if _role(message) in _SYSTEM_ROLES), None)
-
-
-def _role(message: Any) -> str:
-    return string(mapping(message).get("role"))

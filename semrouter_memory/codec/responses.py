@@ -4,33 +4,18 @@ Reasoning items and refusals are no text of the answer. When a conversation's be
 kind leave: unknown items stay in any position, as system messages do.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
 
-from semrouter_memory.codec.answers import ENTRY_BYTES, AnswerStream, reader_for
-from semrouter_memory.codec.base import Answer, AnswerReader, Outline, ParsedRequest, ToolResult, strip_reasoning
-from semrouter_memory.codec.conversation import Call, Entry, Kind, answered_by_calls, converse, outline, results
-from semrouter_memory.codec.edit import (
-    body_of,
-    body_settings,
-    encoded,
-    forces_call,
-    has_our_fields,
-    into_message,
-    into_value,
-    last,
-    takes_text,
-    top_level,
-    with_member,
-    with_texts,
-    without,
-    without_elements,
-)
-from semrouter_memory.codec.json_text import holds_more, index, json_object, mapping, mappings, string, text_of
-from semrouter_memory.codec.settings import OUR_FIELDS
-from semrouter_memory.codec.splice import Edit, Member, apply, document, element, elements
+from semrouter_memory.codec.answers import ENTRY_BYTES, AnswerStream
+from semrouter_memory.codec.api import Codec
+from semrouter_memory.codec.base import Answer, ParsedRequest, strip_reasoning
+from semrouter_memory.codec.conversation import Call, Entry, Kind
+from semrouter_memory.codec.json_text import holds_more, index, mapping, mappings, string, text_of
+from semrouter_memory.codec.splice import Edit, Member, elements
 from semrouter_memory.errors import BodyError
 from semrouter_memory.model import Json, Position
 
@@ -47,26 +32,6 @@ _SEARCH, _FOUND = "tool_search_call", "tool_search_output"
 
 _ENDED = ("completed", "incomplete")
 """Statuses of a response that is at its end. An incomplete one met a limit, like a chat with the finish reason `length`."""
-
-
-def responses_answer(response: dict[str, Any]) -> Answer | None:
-    """The answer in a response object; None when it failed, was cancelled or is still at work."""
-    output = response.get("output")
-    if response.get("status", "completed") not in _ENDED or not isinstance(output, list):
-        return None
-    items = mappings(output)
-    texts = (text_of(item.get("content"), joint="") for item in items if item.get("type") == "message")
-    return Answer(
-        texts=(strip_reasoning("".join(texts)),),
-        complete=True,
-        response_id=string(response.get("id")),
-        model=string(response.get("model")),
-        calls=tuple(call_name(item) for item in items if _waits(item)),
-        arguments="".join(_arguments(item) for item in items if _waits(item)),
-        depicts=any(item.get("type") == _IMAGE for item in items),
-        # A server that leaves the output out of its final object gives an empty list.
-        items=tuple(output) or None,
-    )
 
 
 def _waits(item: dict[str, Any]) -> bool:
@@ -89,7 +54,7 @@ def call_name(item: dict[str, Any]) -> str:
 
 
 class ResponsesStream(AnswerStream):
-    """Typed events. The final response object is preferred over the pieces."""
+    """In a stream, typed events. The final response object is preferred over the pieces."""
 
     __slots__ = ("_arguments", "_calls", "_ended", "_final")
 
@@ -99,6 +64,26 @@ class ResponsesStream(AnswerStream):
         self._calls: dict[int, str] = {}
         self._final: Answer | None = None
         self._ended = False
+
+    @staticmethod
+    def whole(body: dict[str, Any]) -> Answer | None:
+        """From a response object; None when it failed, was cancelled or is still at work."""
+        output = body.get("output")
+        if body.get("status", "completed") not in _ENDED or not isinstance(output, list):
+            return None
+        items = mappings(output)
+        texts = (text_of(item.get("content"), joint="") for item in items if item.get("type") == "message")
+        return Answer(
+            texts=(strip_reasoning("".join(texts)),),
+            complete=True,
+            response_id=string(body.get("id")),
+            model=string(body.get("model")),
+            calls=tuple(call_name(item) for item in items if _waits(item)),
+            arguments="".join(_arguments(item) for item in items if _waits(item)),
+            depicts=any(item.get("type") == _IMAGE for item in items),
+            # A server that leaves the output out of its final object gives an empty list.
+            items=tuple(output) or None,
+        )
 
     def add(self, name: str, event: dict[str, Any]) -> bool:
         response = mapping(event.get("response"))
@@ -113,7 +98,7 @@ class ResponsesStream(AnswerStream):
                 self._item(index(event.get("output_index")), mapping(event.get("item")))
             case "response.completed" | "response.incomplete":
                 self._ended = True
-                self._final = responses_answer(response)
+                self._final = self.whole(response)
             case "response.failed" | "response.cancelled" | "error":
                 return False
         return True
@@ -179,92 +164,64 @@ _REFERENCE = "item_reference"
 _ANSWER_IDS = ("msg", "ig_")
 """What the ids of answers begin with: messages, images."""
 _KINDS = {"user": Kind.USER, "assistant": Kind.ASSISTANT}
-_REBUILT = (*OUR_FIELDS, "previous_response_id")
-"""What leaves a request whose chain is rebuilt."""
 
 
-class ResponsesCodec:
+class ResponsesCodec(Codec):
     """Same as `Codec`, for the Responses API.
 
     The system position is `instructions`, which a server does not carry over to the next response.
     """
 
     __slots__ = ()
+    array, part_type, result_text = "input", "input_text", "output"
+    # One answer may consist of several messages; `output_text` of the SDKs joins them without anything between.
+    joint = ""
+    stream = ResponsesStream
 
     def parse(self, raw: bytes) -> ParsedRequest:
-        body = json_object(raw)
-        entries = _conversation(body)
-        if forced := forces_call(body):
-            entries = answered_by_calls(entries)
-        return ParsedRequest(
-            forces_call=forced,
-            settings=body_settings(body),
-            model=string(body.get("model")),
+        parsed = super().parse(raw)
+        body = parsed.body or {}
+        return replace(
+            parsed,
             previous_response_id=string(body.get("previous_response_id")),
             conversation_id=_conversation_id(body.get("conversation")),
             stored_by_server=body.get("store") is not False,
-            body=body,
-            entries=entries,
-            # One answer may consist of several messages; `output_text` of the SDKs joins them without anything between.
-            **converse(entries, joint=""),
         )
 
-    def outline(self, parsed: ParsedRequest) -> Outline:
-        return outline(parsed.entries, joint="")
+    def entries(self, body: dict[str, Any]) -> list[Entry]:
+        return _conversation(body)
 
     def items(self, parsed: ParsedRequest) -> tuple[Json, ...] | None:
         given = (parsed.body or {}).get("input")
         own = [_user_item(given)] if isinstance(given, str) else given
         return tuple(own) if isinstance(own, list) else None
 
-    def has_place(self, parsed: ParsedRequest, position: Position) -> bool:
-        body = parsed.body or {}
-        if position is Position.SYSTEM:
-            return takes_text(body.get("instructions"), parts=False)
+    def place(self, body: Mapping[str, Json], position: Position) -> int | str | None:
         given = body.get("input")
+        if position is Position.SYSTEM:
+            return "instructions"
         if not isinstance(given, list):
-            return isinstance(given, str)
-        index = _last_user_message(given)
-        return index is not None and takes_text(given[index].get("content"), parts=True)
+            return "input" if isinstance(given, str) else None
+        roles = [_kind(item) == "message" and item.get("role") for item in map(mapping, given)]
+        return max((index for index, role in enumerate(roles) if role == "user"), default=None)
 
-    def rewrite(
-        self,
-        raw: bytes,
-        *,
-        block: str,
-        position: Position,
-        parsed: ParsedRequest | None = None,
-        dropped: Collection[int] = (),
-        items: Sequence[Json] | None = None,
-    ) -> bytes:
-        body = body_of(raw, parsed)
-        rebuilt = items is not None and isinstance(body.get("input"), str | list)
-        if not block and not dropped and not rebuilt and not has_our_fields(body):
-            return raw
-        found = top_level(raw)
-        # A rebuilt loop's step brings no user message, so a rebuilt chain always has the block in the instructions.
-        tail = position is Position.USER_TAIL and not rebuilt
-        placed = _placed(raw, found, body.get("input"), block, tail=tail, rebuilt=rebuilt) if block else []
-        if block and not placed:
-            # Without a place for what stands in for them, the earlier turns stay.
-            return apply(raw, without(found, OUR_FIELDS))
-        given = last(found, "input")
-        if dropped and given is not None:
-            placed += without_elements(list(elements(raw, given.value.start)), dropped)
-        if rebuilt and given is not None:
-            placed += _before_input(raw, given, items or ())
-        return apply(raw, without(found, _REBUILT if rebuilt else OUR_FIELDS) + placed)
+    def is_replaceable(self, item: dict[str, Any]) -> bool:
+        return item.get("type") in _TEXT_OUTPUTS and not holds_more(item.get("output"))
 
-    def results(self, parsed: ParsedRequest) -> tuple[ToolResult, ...]:
-        given: Any = (parsed.body or {}).get("input")
-        return results(parsed.entries, lambda place: _is_text_output(given[place]))
-
-    def with_results(self, raw: bytes, texts: Mapping[int, str]) -> bytes:
-        given = last(top_level(raw), "input")
-        return apply(raw, with_texts(raw, given.value, "output", texts)) if given else raw
-
-    def answer_reader(self, content_type: str, *, max_bytes: int) -> AnswerReader | None:
-        return reader_for(content_type, responses_answer, ResponsesStream, max_bytes=max_bytes)
+    def before(self, raw: bytes, given: Member, items: Sequence[Json]) -> list[Edit]:
+        """A text becomes the item that it stands for, its bytes as they are."""
+        start, end = given.value
+        earlier = b",".join(orjson.dumps(item) for item in items)
+        match raw[start : start + 1]:
+            case b"[":
+                more = earlier and next(elements(raw, start), None) is not None
+                return [Edit(start + 1, start + 1, earlier + (b"," if more else b""))]
+            case b'"':
+                opening = b"[" + earlier + (b"," if earlier else b"") + b'{"type":"message","role":"user","content":'
+                # Behind the text may be the place of another member, hence not an insertion there.
+                return [Edit(start, start, opening), Edit(end - 1, end, b'"}]')]
+            case _:
+                return []
 
 
 def _conversation_id(value: Any) -> str:
@@ -337,58 +294,5 @@ def _reference(item_id: str, place: int) -> Entry:
     return Entry(Kind.ATTACHED if item_id else Kind.CONTEXT, place=place, lasting=True)
 
 
-def _is_text_output(item: dict[str, Any]) -> bool:
-    return item.get("type") in _TEXT_OUTPUTS and not holds_more(item.get("output"))
-
-
 def _user_item(text: str) -> dict[str, str]:
     return {"type": "message", "role": "user", "content": text}
-
-
-def _before_input(raw: bytes, given: Member, items: Sequence[Json]) -> list[Edit]:
-    """Items before the request's own; a text becomes the item that it stands for, its bytes as they are."""
-    start, end = given.value
-    earlier = b",".join(orjson.dumps(item) for item in items)
-    match raw[start : start + 1]:
-        case b"[":
-            more = earlier and next(elements(raw, start), None) is not None
-            return [Edit(start + 1, start + 1, earlier + (b"," if more else b""))]
-        case b'"':
-            opening = b"[" + earlier + (b"," if earlier else b"") + b'{"type":"message","role":"user","content":'
-            # Behind the text may be the place of another member, hence not an insertion there.
-            return [Edit(start, start, opening), Edit(end - 1, end, b'"}]')]
-        case _:
-            return []
-
-
-def _placed(raw: bytes, found: list[Member], given: Json, block: str, *, tail: bool, rebuilt: bool) -> list[Edit]:
-    if tail:
-        return _in_user_tail(raw, found, given, block)
-    return _in_instructions(raw, found, block, _REBUILT if rebuilt else OUR_FIELDS)
-
-
-def _in_instructions(raw: bytes, found: list[Member], block: str, leaving: Collection[str]) -> list[Edit]:
-    instructions = last(found, "instructions")
-    if instructions is None:
-        return [with_member(document(raw), found, "instructions", encoded(block), leaving=leaving)]
-    return into_value(raw, instructions.value, block)
-
-
-def _in_user_tail(raw: bytes, found: list[Member], given: Any, block: str) -> list[Edit]:
-    member = last(found, "input")
-    if member is None:
-        return []
-    if isinstance(given, str):
-        return into_value(raw, member.value, block)
-    items = given if isinstance(given, list) else []
-    index = _last_user_message(items)
-    return into_message(raw, element(raw, member.value, index), "input_text", block) if index is not None else []
-
-
-def _last_user_message(items: Sequence[Any]) -> int | None:
-    found = (
-        index
-        for index, item in enumerate(items)
-        if isinstance(item, dict) and _kind(item) == "message" and item.get("role") == "user"
-    )
-    return max(found, default=None)

@@ -2,7 +2,8 @@
 
 import re
 
-from semrouter_memory.codec.base import Answer, AnswerReader, Codec
+from semrouter_memory.codec.api import Codec
+from semrouter_memory.codec.base import Answer, AnswerReader
 from semrouter_memory.codec.encoding import Decoder, decoder_for
 from semrouter_memory.errors import BodyError
 from semrouter_memory.exchange.events import Headers

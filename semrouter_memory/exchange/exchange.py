@@ -12,7 +12,8 @@ single: both in one stream.
 from datetime import datetime
 
 from semrouter_memory.codec import codec_for
-from semrouter_memory.codec.base import Codec, Outline, ParsedRequest
+from semrouter_memory.codec.api import Codec
+from semrouter_memory.codec.base import Outline, ParsedRequest
 from semrouter_memory.codec.edit import names_our_fields
 from semrouter_memory.errors import BodyError
 from semrouter_memory.exchange.answer import AnswerPipeline, open_answer, unknown_coding
@@ -330,8 +331,7 @@ class Exchange:
             # An answer before we answered the request (a local reply), or an exchange that is not ours.
             self._refuse(self.refusal or Reason.EARLY_RESPONSE)
             return self._go_on()
-        limit = self._settings.max_answer_bytes
-        opened = open_answer(self._required_codec, event.headers, max_bytes=limit)
+        opened = open_answer(self._required_codec, event.headers, max_bytes=self._settings.max_answer_bytes)
         if opened is Reason.ENCODED_ANSWER:
             self.lost_answer = (opened, unknown_coding(event.headers))
         if isinstance(opened, Reason) or event.end_of_stream:

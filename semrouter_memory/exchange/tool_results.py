@@ -11,7 +11,8 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from semrouter_memory.codec.base import Codec, ParsedRequest, ToolResult, strip_block, transcript_hash
+from semrouter_memory.codec.api import Codec
+from semrouter_memory.codec.base import ParsedRequest, ToolResult, strip_block, transcript_hash
 from semrouter_memory.config import CompressionConfig
 from semrouter_memory.errors import BodyError
 from semrouter_memory.language.phrases import tells_failure

@@ -16,7 +16,8 @@ from google.protobuf.message import DecodeError
 
 from semrouter_memory.codec.answers import ENTRY_BYTES, EventReader
 from semrouter_memory.codec.answers import Event as ServerSentEvent
-from semrouter_memory.codec.base import Answer, Codec
+from semrouter_memory.codec.api import Codec
+from semrouter_memory.codec.base import Answer
 from semrouter_memory.codec.chat import ChatCodec
 from semrouter_memory.codec.edit import has_our_fields
 from semrouter_memory.codec.encoding import decoder_for

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semrouter_memory.codec.base import BLOCK_CLOSE, BLOCK_OPEN, Codec
+from semrouter_memory.codec.api import Codec
+from semrouter_memory.codec.base import BLOCK_CLOSE, BLOCK_OPEN
 from semrouter_memory.codec.chat import ChatCodec
 from semrouter_memory.codec.edit import has_our_fields
 from semrouter_memory.codec.responses import ResponsesCodec

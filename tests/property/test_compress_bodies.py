@@ -7,7 +7,7 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semrouter_memory.codec.base import Codec
+from semrouter_memory.codec.api import Codec
 from semrouter_memory.codec.chat import ChatCodec
 from semrouter_memory.codec.responses import ResponsesCodec
 from semrouter_memory.model import Position

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semrouter_memory.codec.base import Codec
+from semrouter_memory.codec.api import Codec
 from semrouter_memory.codec.chat import ChatCodec
 from semrouter_memory.codec.edit import last, top_level
 from semrouter_memory.codec.responses import ResponsesCodec

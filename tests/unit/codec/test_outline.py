@@ -5,7 +5,8 @@ from typing import Any
 import orjson
 import pytest
 
-from semrouter_memory.codec.base import Codec, transcript_hash, transcript_hashes
+from semrouter_memory.codec.api import Codec
+from semrouter_memory.codec.base import transcript_hash, transcript_hashes
 from semrouter_memory.codec.chat import ChatCodec
 from semrouter_memory.codec.responses import ResponsesCodec
 from semrouter_memory.model import Json, Message, PastTurn, Position, Role

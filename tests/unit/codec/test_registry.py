@@ -1,7 +1,7 @@
 import pytest
 
 from semrouter_memory.codec import codec_for
-from semrouter_memory.codec.base import Codec
+from semrouter_memory.codec.api import Codec
 from semrouter_memory.codec.chat import ChatCodec
 from semrouter_memory.codec.responses import ResponsesCodec
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from semrouter_memory.codec.base import Codec, ParsedRequest
+from semrouter_memory.codec.api import Codec
+from semrouter_memory.codec.base import ParsedRequest
 from semrouter_memory.codec.chat import ChatCodec
 from semrouter_memory.codec.responses import ResponsesCodec
 from semrouter_memory.config import CompressionConfig
