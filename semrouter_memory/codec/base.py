@@ -27,13 +27,13 @@ BLOCK_CLOSE = "<!-- semrouter-memory:end -->"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BodySettings:
-    """`memory_config` and `memory_context` of a request body; None where the body is silent.
+class GivenSettings:
+    """Settings that a request's body or a route carries; None where it is silent.
 
     Attributes:
         limits: memories injected at most of an owner other than the user.
         shares: part of the token budget that they may take.
-        unreadable: names of the settings that cannot be read; what they govern is off for the request.
+        unreadable: names of the settings that cannot be read; what they govern is off there.
     """
 
     enabled: bool | None = None
@@ -42,12 +42,18 @@ class BodySettings:
     retrieval_limit: int | None = None
     similarity_threshold: float | None = None
     memory_filter: MemoryFilter = ANY_MEMORY
-    session_end: bool | None = None
-    user_id: str | None = None
-    project_id: str | None = None
     limits: Mapping[OwnerKind, int] = field(default_factory=dict)
     shares: Mapping[OwnerKind, float] = field(default_factory=dict)
     unreadable: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BodySettings(GivenSettings):
+    """`memory_config` and `memory_context` of a request body."""
+
+    session_end: bool | None = None
+    user_id: str | None = None
+    project_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

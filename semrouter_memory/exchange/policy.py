@@ -4,14 +4,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from semrouter_memory.codec.base import BodySettings
+from semrouter_memory.codec.base import BodySettings, GivenSettings
 from semrouter_memory.codec.settings import SWITCH, Governs, governed_by, route_values
 from semrouter_memory.config import IdentityConfig, MemoryConfig, RecallConfig, SignalsConfig
 from semrouter_memory.exchange.events import Headers
 from semrouter_memory.model import (
-    ANY_MEMORY,
-    MemoryFilter,
-    MemoryType,
     OtherOwner,
     OwnerKind,
     Position,
@@ -27,31 +24,19 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RouteSettings:
-    """Settings of a route, from the gRPC initial metadata that its filter sends; None where it is silent.
+class RouteSettings(GivenSettings):
+    """Settings of a route, from the gRPC initial metadata that its filter sends.
 
     Attributes:
         owners: the organisation and the agent of requests that name none.
-        limits: memories injected at most of such an owner.
-        shares: part of the token budget that they may take.
-        unreadable: names of the settings that cannot be read; what they govern is off on the route.
     """
 
-    enabled: bool | None = None
-    auto_store: bool | None = None
-    retrieval_limit: int | None = None
-    similarity_threshold: float | None = None
-    memory_types: frozenset[MemoryType] | None = None
     position: Position | None = None
     tool_result_tokens: int | None = None
     strategy: StrategyName | None = None
     render: RenderStyle | None = None
     pinned_tokens: int | None = None
-    memory_filter: MemoryFilter = ANY_MEMORY
     owners: Mapping[OwnerKind, str] = field(default_factory=dict)
-    limits: Mapping[OwnerKind, int] = field(default_factory=dict)
-    shares: Mapping[OwnerKind, float] = field(default_factory=dict)
-    unreadable: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
