@@ -130,7 +130,7 @@ class InProcess:
 
     async def _learning(self, shown: Callable[[Iterable[str]], Iterable[str]]) -> Learning:
         """Read so many turns of one user, one after the other, as the workers would between requests."""
-        learner = Learner(self.config, self.adapters, self._models)
+        learner = Learner(Pipelines(self.config, self.adapters, self._models))
         scope = Scope("user-who-tells")
         reading, embedding = [], []
         for number, message in enumerate(shown(list(messages(TURNS)))):

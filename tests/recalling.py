@@ -7,12 +7,12 @@ from datetime import datetime, timedelta
 from itertools import count
 from typing import Any, cast
 
-from semrouter_memory.app.adapters import Adapters, ExternalModels, Store, record_format
+from semrouter_memory.app.adapters import Store
 from semrouter_memory.app.management import new_memory_id
 from semrouter_memory.app.pipelines import Pipelines
 from semrouter_memory.codec.base import BodySettings
-from semrouter_memory.config import Config, MemoryConfig, OwnerIndexConfig
-from semrouter_memory.evaluation.running import FailureRecorder, clock_of, models_of, played_adapters
+from semrouter_memory.config import Config, OwnerIndexConfig
+from semrouter_memory.evaluation.running import FailureRecorder, clock_of, exact_store, played_pipelines
 from semrouter_memory.exchange.policy import RouteSettings, policy_for
 from semrouter_memory.exchange.turns import ExchangeSettings
 from semrouter_memory.manage.explaining import Explainer
@@ -32,7 +32,6 @@ from semrouter_memory.model import (
 )
 from semrouter_memory.ports import Embedder
 from semrouter_memory.retain.redact import Redaction
-from semrouter_memory.store.in_memory import InMemoryStore
 from tests.memory_service import memory_service
 
 ALICE = Scope("alice")
@@ -43,15 +42,10 @@ NOW = datetime.fromisoformat("2026-03-20T12:00:00+00:00")
 class Recalling:
     """One memory, and all that reads and writes it."""
 
-    adapters: Adapters
-    config: MemoryConfig
-    models: ExternalModels
-
-    @property
-    def pipelines(self) -> Pipelines:
-        return Pipelines(self.config, self.adapters, self.models)
+    pipelines: Pipelines
 
     def __post_init__(self) -> None:
+        self.adapters, self.config = self.pipelines.adapters, self.pipelines.memory
         self.clock = clock_of(self.adapters)
         self.clock.time = NOW
         self._ids = count()
@@ -165,10 +159,11 @@ async def recalling(
         store: None: an exact search in this process's memory.
         at_hand: active users' memories are indexed in the process.
     """
-    # The limit of time is another test's; a busy machine must not decide this one.
-    settings = Config().memory.recall.model_copy(update={"deadline_ms": 10_000, **recall})
-    config = Config().memory.model_copy(update={"recall": settings, "owner_index": OwnerIndexConfig(enabled=at_hand)})
-    store = store or InMemoryStore(dimension=embedder.dimension, record_format=record_format())
-    async with models_of(Config()) as models, played_adapters(embedder, config, store=store) as adapters:
-        yield Recalling(adapters, config, models)
-    assert not cast("FailureRecorder", adapters.observer).failures
+    defaults = Config()
+    config = defaults.memory.model_copy(update={"owner_index": OwnerIndexConfig(enabled=at_hand)})
+    whole = defaults.model_copy(update={"memory": config})
+    async with played_pipelines(embedder, whole, store=store or exact_store(embedder)) as pipelines:
+        memory = pipelines.memory
+        changed = memory.model_copy(update={"recall": memory.recall.model_copy(update=recall)})
+        yield Recalling(replace(pipelines, memory=changed))
+    assert not cast("FailureRecorder", pipelines.adapters.observer).failures

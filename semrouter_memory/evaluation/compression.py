@@ -6,7 +6,7 @@ The service's own exchange and codecs handle every turn and every question.
 import random
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -15,19 +15,15 @@ import orjson
 from rich.console import Console
 from rich.table import Table
 
-from semrouter_memory.app.adapters import Adapters, ExternalModels, record_format
 from semrouter_memory.app.pipelines import Pipelines
 from semrouter_memory.codec.chat import ChatCodec
-from semrouter_memory.config import MemoryConfig
 from semrouter_memory.evaluation.cases import CaseTurn, Text, Wanted, case_of
 from semrouter_memory.evaluation.running import (
     TURN_TIME,
     EvalOptions,
     Learner,
     clock_of,
-    patient,
     play_files,
-    played_adapters,
     table_of,
     tracked,
 )
@@ -45,8 +41,6 @@ from semrouter_memory.exchange.policy import RouteSettings
 from semrouter_memory.exchange.replies import NeedRecall, ReplaceBody
 from semrouter_memory.exchange.turns import ExchangeSettings
 from semrouter_memory.model import Json, RecallResult, Scope, Turn
-from semrouter_memory.ports import Embedder
-from semrouter_memory.store.in_memory import InMemoryStore
 
 LENGTHS = (20, 50, 100, 200, 1000)
 """Of the made conversations that are played by default."""
@@ -112,19 +106,18 @@ class Measured:
 class CompressionRun:
     """Plays conversations, each as a separate user; compression is always on.
 
-    Args:
-        models: the one with the role `memory_extraction` extracts and orders the state, where there is one.
+    A model with the role `memory_extraction` extracts and orders the state, where there is one.
     """
 
-    def __init__(self, adapters: Adapters, config: MemoryConfig, models: ExternalModels) -> None:
-        on = config.compression.model_copy(update={"enabled": True})
-        memory = patient(config).model_copy(update={"compression": on})
-        self._embedder = adapters.embedder
-        self._clock = clock_of(adapters)
-        self._start = adapters.clock.now()
-        self._settings = ExchangeSettings(memory, max_body_bytes=1 << 30, max_answer_bytes=1 << 20)
-        self._learner = Learner(memory, adapters, models)
-        self._recaller = Pipelines(memory, adapters, models).request_phase()
+    def __init__(self, pipelines: Pipelines) -> None:
+        on = pipelines.memory.compression.model_copy(update={"enabled": True})
+        pipelines = replace(pipelines, memory=pipelines.memory.model_copy(update={"compression": on}))
+        self._embedder = pipelines.adapters.embedder
+        self._clock = clock_of(pipelines.adapters)
+        self._start = self._clock.now()
+        self._settings = ExchangeSettings(pipelines.memory, max_body_bytes=1 << 30, max_answer_bytes=1 << 20)
+        self._learner = Learner(pipelines)
+        self._recaller = pipelines.request_phase()
 
     async def play(self, talk: Talk) -> Measured:
         """Play every turn, and measure the request after the last."""
@@ -218,17 +211,12 @@ async def evaluate(options: EvalOptions, turns: Sequence[int]) -> None:
         turns: lengths of the made conversations.
     """
 
-    async def play(name: str, talks: Sequence[Talk], embedder: Embedder, models: ExternalModels) -> list[Measured]:
-        memory, store = (
-            options.config.memory,
-            InMemoryStore(dimension=embedder.dimension, record_format=record_format()),
-        )
-        async with played_adapters(embedder, memory, store=store) as adapters:
-            run = CompressionRun(adapters, memory, models)
-            return [await run.play(talk) for talk in tracked(talks, name, total=len(talks))]
+    async def play(name: str, talks: Sequence[Talk], pipelines: Pipelines) -> list[Measured]:
+        run = CompressionRun(pipelines)
+        return [await run.play(talk) for talk in tracked(talks, name, total=len(talks))]
 
     made = [long_talk(count) for count in turns] if not options.files else []
-    await play_files(options, Talk, play=play, report=_report, made=made)
+    await play_files(options, Talk, play=play, report=_report, made=made, exact=True)
 
 
 def _report(console: Console, name: str, measured: Sequence[Measured]) -> Json:

@@ -10,8 +10,7 @@ from typing import cast
 from rich.console import Console
 from rich.text import Text
 
-from semrouter_memory.app.adapters import Adapters, ExternalModels
-from semrouter_memory.config import MemoryConfig
+from semrouter_memory.app.pipelines import Pipelines
 from semrouter_memory.evaluation.cases import CaseTurn, LowerCased, Wanted
 from semrouter_memory.evaluation.running import (
     EvalOptions,
@@ -75,11 +74,10 @@ class Remembered:
         return tuple(Violation(part, memory) for part in unwanted for memory in self.memories if part in memory.lower())
 
 
-async def play(
-    conversation: ConversationCase, scope: Scope, adapters: Adapters, config: MemoryConfig, models: ExternalModels
-) -> Remembered:
+async def play(conversation: ConversationCase, scope: Scope, pipelines: Pipelines) -> Remembered:
     """Play every turn, end the session, and judge the memories; a model with the role `memory_extraction` extracts too."""
-    await Learner(config, adapters, models).session(scope, f"session-of-{scope.owner_id}", conversation.turns)
+    await Learner(pipelines).session(scope, f"session-of-{scope.owner_id}", conversation.turns)
+    adapters = pipelines.adapters
     page = await adapters.store.page(Criteria(scope, active_at=adapters.clock.now()), limit=_LIMIT)
     failures = cast("FailureRecorder", adapters.observer).failures
     memories = tuple(memory.content for memory in reversed(page.memories))
@@ -88,7 +86,7 @@ async def play(
 
 async def evaluate(options: EvalOptions) -> None:
     """The command; see `play_files`."""
-    await play_files(options, ConversationCase, play=one_by_one(play, options), report=report)
+    await play_files(options, ConversationCase, play=one_by_one(play), report=report, exact=True)
 
 
 def result_of(file: str, outcomes: Sequence[Remembered]) -> dict[str, Json]:

@@ -17,9 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from semrouter_memory.app.adapters import Adapters, ExternalModels
 from semrouter_memory.app.pipelines import Pipelines
-from semrouter_memory.config import MemoryConfig
 from semrouter_memory.evaluation.cases import CaseTurn, History, LowerCasedTexts, Time
 from semrouter_memory.evaluation.cases import Text as CaseText
 from semrouter_memory.evaluation.retrieval import by_kind, mean
@@ -28,9 +26,7 @@ from semrouter_memory.evaluation.running import (
     EvalOptions,
     Learner,
     clock_of,
-    patient,
     play_files,
-    played_adapters,
     print_failures,
     share,
     table_of,
@@ -38,7 +34,6 @@ from semrouter_memory.evaluation.running import (
 )
 from semrouter_memory.lineage import all_memories
 from semrouter_memory.model import Criteria, Hit, Json, Scope
-from semrouter_memory.ports import Embedder
 from semrouter_memory.recall.render import line
 
 _FIRST = 10
@@ -170,12 +165,12 @@ class EndToEndRun:
         judged: their questions.
     """
 
-    def __init__(self, adapters: Adapters, config: MemoryConfig, models: ExternalModels) -> None:
-        self._config = patient(config)
-        self._adapters = adapters
-        self._clock = clock_of(adapters)
-        self._learner = Learner(self._config, adapters, models)
-        self._recaller = Pipelines(self._config, adapters, models).request_phase()
+    def __init__(self, pipelines: Pipelines) -> None:
+        self._config = pipelines.memory
+        self._adapters = pipelines.adapters
+        self._clock = clock_of(pipelines.adapters)
+        self._learner = Learner(pipelines)
+        self._recaller = pipelines.request_phase()
         self.memories = 0
         self.judged: list[JudgedQuestion] = []
 
@@ -215,12 +210,10 @@ async def evaluate(options: EvalOptions, *, misses: bool) -> None:
     Args:
         misses: also print every question that was missed.
     """
-    memory = options.config.memory
 
-    async def play(name: str, users: Sequence[EndToEndCase], embedder: Embedder, models: ExternalModels) -> EndToEndRun:
-        async with played_adapters(embedder, memory) as adapters:
-            run = EndToEndRun(adapters, memory, models)
-            await run.play(name, users)
+    async def play(name: str, users: Sequence[EndToEndCase], pipelines: Pipelines) -> EndToEndRun:
+        run = EndToEndRun(pipelines)
+        await run.play(name, users)
         return run
 
     def report(console: Console, name: str, outcome: EndToEndRun) -> Json:

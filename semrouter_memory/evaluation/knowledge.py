@@ -10,15 +10,14 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.text import Text
 
-from semrouter_memory.app.adapters import Adapters, ExternalModels
-from semrouter_memory.app.pipelines import knowledge_service
+from semrouter_memory.app.adapters import Adapters
+from semrouter_memory.app.pipelines import Pipelines, knowledge_service
 from semrouter_memory.config import MemoryConfig
 from semrouter_memory.errors import ConfigurationError
-from semrouter_memory.evaluation.running import EvalOptions, play_files, played_adapters, share, table_of, tracked
+from semrouter_memory.evaluation.running import EvalOptions, play_files, share, table_of, tracked
 from semrouter_memory.knowledge.service import Upload
 from semrouter_memory.language.third_person import embedded_text
 from semrouter_memory.model import Hit, Json, OwnerKind, Scope
-from semrouter_memory.ports import Embedder
 from semrouter_memory.recall.documents import DocumentSearch
 from semrouter_memory.recall.query import Query
 from semrouter_memory.recall.query_vectors import QueryVectors
@@ -74,18 +73,16 @@ async def evaluate(options: EvalOptions) -> None:
         raise ConfigurationError(
             "documents are measured on Milvus Lite: pip install 'semrouter-memory[lite,knowledge]'"
         )
-    config = options.config.memory
+    await play_files(options, Paragraph, play=_play, report=_report)
 
-    async def play(name: str, lines: Sequence[Paragraph], embedder: Embedder, _: ExternalModels) -> KnowledgeRun:
-        async with played_adapters(embedder, config) as adapters:
-            measured = KnowledgeRun()
-            await _add(lines, config, adapters, measured)
-            for line in tracked(lines, name, total=len(lines)):
-                for question in line.questions:
-                    await _ask(question, line, config, adapters, measured)
-            return measured
 
-    await play_files(options, Paragraph, play=play, report=_report)
+async def _play(name: str, lines: Sequence[Paragraph], pipelines: Pipelines) -> KnowledgeRun:
+    config, adapters, measured = pipelines.memory, pipelines.adapters, KnowledgeRun()
+    await _add(lines, config, adapters, measured)
+    for line in tracked(lines, name, total=len(lines)):
+        for question in line.questions:
+            await _ask(question, line, config, adapters, measured)
+    return measured
 
 
 async def _add(lines: Sequence[Paragraph], config: MemoryConfig, adapters: Adapters, measured: KnowledgeRun) -> None:

@@ -13,9 +13,7 @@ from pydantic import Field, StrictInt
 from rich.console import Console
 from rich.text import Text
 
-from semrouter_memory.app.adapters import Adapters, ExternalModels
 from semrouter_memory.app.pipelines import Pipelines
-from semrouter_memory.config import MemoryConfig
 from semrouter_memory.evaluation.cases import CaseTurn, Time
 from semrouter_memory.evaluation.retrieval import by_kind
 from semrouter_memory.evaluation.running import EvalOptions, PlayClock, one_by_one, play_files, table_of, turn_of
@@ -106,18 +104,16 @@ def _count(text: str, contents: Sequence[str]) -> int:
     return sum(text in content for content in contents)
 
 
-async def play(
-    scenario: Scenario, scope: Scope, adapters: Adapters, config: MemoryConfig, models: ExternalModels
-) -> ScenarioOutcome:
+async def play(scenario: Scenario, scope: Scope, pipelines: Pipelines) -> ScenarioOutcome:
     """Hand the candidates over one by one and look at what is known then.
 
-    Args:
-        models: the one with the role `memory_reconcile` decides the grey zone, where there is one.
+    A model with the role `memory_reconcile` decides the grey zone, where there is one.
     """
     session, candidates = f"session-of-{scope.owner_id}", scenario.timed()
     # It is the time of what was said last, so that nothing expires because a scenario is old.
     clock = PlayClock(min(candidate.observed_at for candidate in candidates))
-    writer = Pipelines(config, replace(adapters, clock=clock), models).reconciling_writer()
+    adapters = pipelines.adapters
+    writer = replace(pipelines, adapters=replace(adapters, clock=clock)).reconciling_writer()
     log = adapters.turn_log
     turns = [turn_of(scope, session, CaseTurn(each.content, "Noted."), at=each.observed_at) for each in candidates]
     appended = [
@@ -140,7 +136,7 @@ async def play(
 
 async def evaluate(options: EvalOptions) -> None:
     """The command; see `play_files`."""
-    await play_files(options, Scenario, play=one_by_one(play, options), report=report)
+    await play_files(options, Scenario, play=one_by_one(play), report=report, exact=True)
 
 
 def result_of(file: str, outcomes: Sequence[ScenarioOutcome]) -> Json:

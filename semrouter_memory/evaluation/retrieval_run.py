@@ -17,7 +17,7 @@ import orjson
 from rich.console import Console
 from rich.text import Text
 
-from semrouter_memory.app.adapters import Adapters, ExternalModels
+from semrouter_memory.app.adapters import Adapters
 from semrouter_memory.app.pipelines import Pipelines
 from semrouter_memory.codec.chat import ChatCodec
 from semrouter_memory.config import MemoryConfig
@@ -41,9 +41,7 @@ from semrouter_memory.evaluation.retrieval import (
 from semrouter_memory.evaluation.running import (
     EvalOptions,
     clock_of,
-    patient,
     play_files,
-    played_adapters,
     print_failures,
     share,
     table_of,
@@ -83,17 +81,12 @@ class Owner:
 
 
 class RetrievalRun:
-    """Stores and asks.
+    """Stores and asks. A model with the role `memory_rewrite` takes part, where there is one."""
 
-    Args:
-        models: the one with the role `memory_rewrite` takes part, where there is one.
-    """
-
-    def __init__(self, adapters: Adapters, config: MemoryConfig, models: ExternalModels) -> None:
-        self._config = patient(config)
-        self._adapters = adapters
-        self._clock = clock_of(adapters)
-        self._models = models
+    def __init__(self, pipelines: Pipelines) -> None:
+        self._pipelines = pipelines
+        self._adapters = pipelines.adapters
+        self._clock = clock_of(pipelines.adapters)
         self._ids = count()
         self._owners = 0
 
@@ -124,12 +117,12 @@ class RetrievalRun:
         self, adapters: Adapters, what: str, owners: Sequence[Owner], thresholds: Sequence[float | None]
     ) -> dict[float | None, list[Asked]]:
         """Args: thresholds: None: as configured."""
-        recaller = Pipelines(self._config, adapters, self._models).request_phase()
+        recaller = replace(self._pipelines, adapters=adapters).request_phase()
         await recaller.prepare()
         pairs = [(owner, query) for owner in owners for query in owner.queries]
         asked: dict[float | None, list[Asked]] = {threshold: [] for threshold in thresholds}
         for owner, query in tracked(pairs, what, total=len(pairs)):
-            request = request_of(owner.scope, query.text, query.history, self._config)
+            request = request_of(owner.scope, query.text, query.history, self._pipelines.memory)
             for threshold, of_threshold in asked.items():
                 options = request.options if threshold is None else replace(request.options, threshold=threshold)
                 of_threshold.append(await self._asked(recaller, owner, query, replace(request, options=options)))
@@ -239,16 +232,15 @@ async def evaluate(options: EvalOptions, *, plot: Path | None, sweep: bool) -> N
     """
     if plot:
         _require_matplotlib()
-    memory = options.config.memory
     swept: list[Swept] = []
 
-    async def play(name: str, users: Sequence[RetrievalCase], embedder: Embedder, models: ExternalModels) -> Swept:
-        async with played_adapters(embedder, memory) as adapters:
-            run = RetrievalRun(adapters, memory, models)
-            owners = await run.store(name, users)
-            asked = await run.ask(name, owners)
-            points = await run.sweep(name, owners) if sweep or plot else {}
-        return Swept(file=name, points=points, asked=asked, configured=memory.default_similarity_threshold)
+    async def play(name: str, users: Sequence[RetrievalCase], pipelines: Pipelines) -> Swept:
+        run = RetrievalRun(pipelines)
+        owners = await run.store(name, users)
+        asked = await run.ask(name, owners)
+        points = await run.sweep(name, owners) if sweep or plot else {}
+        threshold = pipelines.memory.default_similarity_threshold
+        return Swept(file=name, points=points, asked=asked, configured=threshold)
 
     def report(console: Console, name: str, outcome: Swept) -> Json:
         if not has_lite():

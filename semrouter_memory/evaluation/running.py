@@ -1,4 +1,4 @@
-"""What the evaluations share: reading files of cases, adapters on temporary files, tables and progress.
+"""What the evaluations share: reading files of cases, pipelines on temporary files, tables and progress.
 
 The pipelines, the embedder, the turn log and the state store are the service's own. The memory store is an exact search in
 memory, or Milvus Lite; the clock is set by the evaluation, and background work runs to its end after each turn.
@@ -36,8 +36,8 @@ from semrouter_memory.store.location import has_lite
 T = TypeVar("T")
 CaseT = TypeVar("CaseT")
 OutcomeT = TypeVar("OutcomeT")
-Play: TypeAlias = Callable[[str, Sequence[CaseT], Embedder, ExternalModels], Awaitable[OutcomeT]]
-"""Plays one file, given its name, its cases and the models."""
+Play: TypeAlias = Callable[[str, Sequence[CaseT], Pipelines], Awaitable[OutcomeT]]
+"""Plays one file, given its name and its cases."""
 
 TURN_TIME = timedelta(minutes=1)
 _PATIENCE_MS = 10_000
@@ -74,21 +74,30 @@ class FailureRecorder:
 
 
 @asynccontextmanager
-async def played_adapters(
-    embedder: Embedder, config: MemoryConfig, *, store: Store | None = None
-) -> AsyncIterator[Adapters]:
-    """The service's adapters on temporary files, with a `PlayClock` and a `FailureRecorder`.
+async def played_pipelines(
+    embedder: Embedder, config: Config, *, store: Store | None = None
+) -> AsyncIterator[Pipelines]:
+    """The service's pipelines on temporary files, with a `PlayClock`, a `FailureRecorder`, and the configured chat models.
+
+    Recall has a long deadline: what it finds is measured, and not what a loaded machine misses.
 
     Args:
         store: None: Milvus Lite on a temporary file; without Milvus Lite, an exact search in memory.
     """
     async with AsyncExitStack() as exits:
         directory = Path(exits.enter_context(TemporaryDirectory(prefix="semrouter-memory-")))
-        here = {"data_dir": directory, "redis": RedisConfig(), "milvus": config.milvus.model_copy(update=_NOWHERE)}
+        memory = config.memory
+        own = {
+            "data_dir": directory,
+            "redis": RedisConfig(),
+            "milvus": memory.milvus.model_copy(update=_NOWHERE),
+            "recall": memory.recall.model_copy(update={"deadline_ms": _PATIENCE_MS}),
+        }
+        memory = memory.model_copy(update=own)
         if store is None and not has_lite():
-            store = InMemoryStore(dimension=embedder.dimension, record_format=record_format())
-        yield await connect(
-            config.model_copy(update=here),
+            store = exact_store(embedder)
+        adapters = await connect(
+            memory,
             observer=FailureRecorder(),
             arrived=lambda *_: None,
             on_exit=exits,
@@ -96,6 +105,13 @@ async def played_adapters(
             embedder=embedder,
             store=store,
         )
+        models = ExternalModels(config.external_models, memory.retain, FailureRecorder(), exits)
+        yield Pipelines(memory, adapters, models)
+
+
+def exact_store(embedder: Embedder) -> InMemoryStore:
+    """An empty store in this process's memory."""
+    return InMemoryStore(dimension=embedder.dimension, record_format=record_format())
 
 
 def clock_of(adapters: Adapters) -> PlayClock:
@@ -103,19 +119,14 @@ def clock_of(adapters: Adapters) -> PlayClock:
     return cast("PlayClock", adapters.clock)
 
 
-def patient(config: MemoryConfig) -> MemoryConfig:
-    """With a long deadline of recall: what it finds is measured, and not what a loaded machine misses."""
-    return config.model_copy(update={"recall": config.recall.model_copy(update={"deadline_ms": _PATIENCE_MS})})
-
-
 class Learner:
     """The service's retainer; what workers do in the background is done at once."""
 
-    def __init__(self, config: MemoryConfig, adapters: Adapters, models: ExternalModels) -> None:
-        self._turn_log = adapters.turn_log
-        self._clock = clock_of(adapters)
+    def __init__(self, pipelines: Pipelines) -> None:
+        self._turn_log = pipelines.adapters.turn_log
+        self._clock = clock_of(pipelines.adapters)
         self._woken: list[SessionKey] = []
-        self._retainer = Pipelines(config, adapters, models).retainer(wake=self._woken.append)
+        self._retainer = pipelines.retainer(wake=self._woken.append)
 
     async def session(self, scope: Scope, name: str, turns: Iterable[CaseTurn]) -> None:
         """A whole session, each turn a minute after the one before."""
@@ -176,12 +187,14 @@ async def play_files(
     play: Play[CaseT, OutcomeT],
     report: Callable[[Console, str, OutcomeT], Json],
     made: Sequence[CaseT] = (),
+    exact: bool = False,
 ) -> None:
     """A command: read all files, play their cases, print and write the results.
 
     Args:
         report: prints one file's outcome, and returns its entry of the JSON.
         made: cases that are in no file.
+        exact: the memories are searched in this process's memory, and not in Milvus Lite.
 
     Raises:
         InputFileError: a file does not fit, or the result cannot be written.
@@ -197,39 +210,30 @@ async def play_files(
 
     embedder = load_embedder(options.config, model=options.model, progress=step)
     results = []
-    async with models_of(options.config) as models:
-        for name, of_file in cases:
-            results.append(report(console, name, await play(name, of_file, embedder, models)))
+    for name, of_file in cases:
+        async with played_pipelines(
+            embedder, options.config, store=exact_store(embedder) if exact else None
+        ) as pipelines:
+            outcome = await play(name, of_file, pipelines)
+        results.append(report(console, name, outcome))
     if options.json_out is not None:
         write_json(options.json_out, {"files": results})
 
 
 def one_by_one(
-    play_case: Callable[[CaseT, Scope, Adapters, MemoryConfig, ExternalModels], Awaitable[OutcomeT]],
-    options: EvalOptions,
+    play_case: Callable[[CaseT, Scope, Pipelines], Awaitable[OutcomeT]],
 ) -> Play[CaseT, list[OutcomeT]]:
     """Plays the cases of a file one after the other, each for a user with a store and an observer of their own."""
 
-    async def play(name: str, cases: Sequence[CaseT], embedder: Embedder, models: ExternalModels) -> list[OutcomeT]:
+    async def play(name: str, cases: Sequence[CaseT], pipelines: Pipelines) -> list[OutcomeT]:
         outcomes = []
-        store = InMemoryStore(dimension=embedder.dimension, record_format=record_format())
-        async with played_adapters(embedder, options.config.memory, store=store) as adapters:
-            for number, case in enumerate(tracked(cases, name, total=len(cases)), start=1):
-                store = InMemoryStore(dimension=embedder.dimension, record_format=record_format())
-                own = replace(adapters, store=store, writer=store, owner_indexes=None, observer=FailureRecorder())
-                scope = Scope(f"user-{number}")
-                outcomes.append(await play_case(case, scope, own, options.config.memory, models))
+        for number, case in enumerate(tracked(cases, name, total=len(cases)), start=1):
+            adapters, store = pipelines.adapters, exact_store(pipelines.adapters.embedder)
+            own = replace(adapters, store=store, writer=store, owner_indexes=None, observer=FailureRecorder())
+            outcomes.append(await play_case(case, Scope(f"user-{number}"), replace(pipelines, adapters=own)))
         return outcomes
 
     return play
-
-
-@asynccontextmanager
-async def models_of(config: Config) -> AsyncIterator[ExternalModels]:
-    """The configured chat models, called as by the service; closed at the end."""
-    async with AsyncExitStack() as exits:
-        observer = FailureRecorder()
-        yield ExternalModels(config.external_models, config.memory.retain, observer, exits)
 
 
 def load_embedder(config: Config, *, model: Path | None, progress: build.Progress) -> OnnxEmbedder:

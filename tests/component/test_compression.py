@@ -19,7 +19,7 @@ from semrouter_memory.compress.pipeline import Compressor
 from semrouter_memory.config import Config, EmbeddingConfig, MemoryConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.evaluation.compression import TARGET_TOKENS, CompressionRun, Measured, long_talk
-from semrouter_memory.evaluation.running import FailureRecorder, models_of, played_adapters
+from semrouter_memory.evaluation.running import FailureRecorder, exact_store, played_pipelines
 from semrouter_memory.exchange.events import (
     BodyMode,
     Headers,
@@ -76,10 +76,8 @@ def embedder(model_directory: Path) -> OnnxEmbedder:
 
 @pytest.fixture
 async def run(embedder: OnnxEmbedder) -> AsyncIterator[CompressionRun]:
-    config = Config()
-    store = InMemoryStore(dimension=embedder.dimension, record_format=record_format())
-    async with models_of(config) as models, played_adapters(embedder, config.memory, store=store) as adapters:
-        yield CompressionRun(adapters, config.memory, models)
+    async with played_pipelines(embedder, Config(), store=exact_store(embedder)) as pipelines:
+        yield CompressionRun(pipelines)
 
 
 @pytest.fixture

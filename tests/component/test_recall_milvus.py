@@ -329,7 +329,7 @@ async def _all(recalled: Recalling) -> list[Memory]:
 async def test_a_users_own_documents_are_found_by_their_requests_alone(pair: Pair) -> None:
     config = KnowledgeConfig(user_documents=True)
     switched_on = pair.near.config.model_copy(update={"knowledge": config})
-    recalled = replace(pair.near, config=switched_on)
+    recalled = Recalling(replace(pair.near.pipelines, memory=switched_on))
     service = knowledge_service(config, recalled.adapters)
     await service.add(ALICE, Upload(source="/home/alice/handbook.md", data=_HANDBOOK))
 

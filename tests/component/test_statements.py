@@ -3,18 +3,18 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from semrouter_memory.app.adapters import Adapters, ExternalModels
 from semrouter_memory.app.management import new_memory_id
 from semrouter_memory.app.pipelines import Pipelines
 from semrouter_memory.config import Config, EmbeddingConfig, ManagementConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.evaluation.retrieval_run import request_of
-from semrouter_memory.evaluation.running import Learner, clock_of, models_of, played_adapters
+from semrouter_memory.evaluation.running import Learner, clock_of, played_pipelines
 from semrouter_memory.manage.importing import Imported
 from semrouter_memory.manage.portable import export_line
 from semrouter_memory.manage.schemas import StoreRequest, UpdateRequest
@@ -43,17 +43,18 @@ class Answering:
 class Installation:
     """One installation, with a user who talks and asks."""
 
-    def __init__(self, adapters: Adapters, models: ExternalModels, model: Answering | None) -> None:
-        recall = CONFIG.memory.recall.model_copy(update={"deadline_ms": 60_000})
+    def __init__(self, pipelines: Pipelines, model: Answering | None) -> None:
         retain = CONFIG.memory.retain.model_copy(update={"episodes": False})
-        memory = CONFIG.memory.model_copy(update={"recall": recall, "retain": retain, "extraction_batch_size": 1})
+        update = {"retain": retain, "extraction_batch_size": 1}
+        pipelines = replace(pipelines, memory=pipelines.memory.model_copy(update=update))
+        memory, adapters = pipelines.memory, pipelines.adapters
         if model is not None:
-            models.of_role = lambda role: model if role == "memory_extraction" else None  # type: ignore[method-assign]
+            pipelines.models.of_role = lambda role: model if role == "memory_extraction" else None  # type: ignore[method-assign]
         self._memory = memory
         self._adapters, self._clock = adapters, clock_of(adapters)
         self.user = ALICE
-        self._learner = Learner(memory, adapters, models)
-        self._recaller = Pipelines(memory, adapters, models).request_phase()
+        self._learner = Learner(pipelines)
+        self._recaller = pipelines.request_phase()
         self.service = memory_service(adapters, new_id=new_memory_id, redact=redact, config=ManagementConfig())
 
     async def say(self, text: str, *, session: str, answer: str = "Noted.") -> None:
@@ -89,9 +90,9 @@ def model() -> Answering | None:
 
 @pytest.fixture
 async def alice(embedder: OnnxEmbedder, model: Answering | None) -> AsyncIterator[Installation]:
-    async with models_of(CONFIG) as models, played_adapters(embedder, CONFIG.memory) as adapters:
-        clock_of(adapters).time = SATURDAY
-        yield Installation(adapters, models, model)
+    async with played_pipelines(embedder, CONFIG) as pipelines:
+        clock_of(pipelines.adapters).time = SATURDAY
+        yield Installation(pipelines, model)
 
 
 # -- a new value -------------------------------------------------------------------------------------------------------
@@ -225,9 +226,9 @@ async def test_an_export_and_import_keep_form_context_and_statements(
     await alice.say("my budget for the Hawaii trip is $10,000", session="a")
     await alice.say("actually it's 15,000 now", session="a")
     (now,) = await alice.memories()
-    async with models_of(CONFIG) as models, played_adapters(embedder, CONFIG.memory) as adapters:
-        clock_of(adapters).time = SATURDAY + timedelta(days=9)
-        other = Installation(adapters, models, None)
+    async with played_pipelines(embedder, CONFIG) as pipelines:
+        clock_of(pipelines.adapters).time = SATURDAY + timedelta(days=9)
+        other = Installation(pipelines, None)
         report = Imported()
         await other.service.importer.run(lambda _project: ALICE, _chunks(export_line(now)), report)
         (copy,) = await other.memories()

@@ -10,7 +10,7 @@ from semrouter_memory.config import Config
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.evaluation.cases import case_of
 from semrouter_memory.evaluation.conversations import ConversationCase, Remembered, play
-from semrouter_memory.evaluation.running import EvalOptions, models_of, one_by_one
+from semrouter_memory.evaluation.running import exact_store, one_by_one, played_pipelines
 
 
 def conversation(*user_texts: str, wanted: str = "", unwanted: str = "") -> ConversationCase:
@@ -28,9 +28,8 @@ def conversation(*user_texts: str, wanted: str = "", unwanted: str = "") -> Conv
 async def played(model_directory: Path, *conversations: ConversationCase) -> list[Remembered]:
     config = Config()
     embedder = OnnxEmbedder.load(config.memory.embedding, model_directory)
-    async with models_of(config) as models:
-        play_all = one_by_one(play, EvalOptions(files=(), config=config))
-        return await play_all("cases.jsonl", conversations, embedder, models)
+    async with played_pipelines(embedder, config, store=exact_store(embedder)) as pipelines:
+        return await one_by_one(play)("cases.jsonl", conversations, pipelines)
 
 
 async def test_what_was_said_is_remembered_in_the_users_words(model_directory: Path) -> None:

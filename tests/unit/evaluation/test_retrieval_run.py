@@ -20,7 +20,7 @@ from semrouter_memory.evaluation.retrieval_run import (
     asked_of,
     request_of,
 )
-from semrouter_memory.evaluation.running import PlayClock, clock_of, models_of, played_adapters
+from semrouter_memory.evaluation.running import PlayClock, clock_of, played_pipelines
 from semrouter_memory.model import Hit, Message, Reason, RecallResult, Role, Scope, Vector
 from semrouter_memory.ports import Embedder
 from semrouter_memory.store.in_memory import InMemoryStore
@@ -44,20 +44,18 @@ def in_memory() -> InMemoryStore:
 
 
 async def stored(*users: RetrievalCase) -> list[Owner]:
-    config = Config()
-    adapters_of = played_adapters(HashedEmbedder(), config.memory, store=in_memory())
-    async with models_of(config) as models, adapters_of as adapters:
-        return await RetrievalRun(adapters, config.memory, models).store("set", users)
+    async with played_pipelines(HashedEmbedder(), Config(), store=in_memory()) as pipelines:
+        return await RetrievalRun(pipelines).store("set", users)
 
 
 async def played(
     memory: MemoryConfig, *users: RetrievalCase, embedder: Embedder | None = None
 ) -> tuple[list[Asked], dict[float, Figures], PlayClock]:
-    adapters_of = played_adapters(embedder or HashedEmbedder(), memory, store=in_memory())
-    async with models_of(Config()) as models, adapters_of as adapters:
-        run = RetrievalRun(adapters, memory, models)
+    config = Config().model_copy(update={"memory": memory})
+    async with played_pipelines(embedder or HashedEmbedder(), config, store=in_memory()) as pipelines:
+        run = RetrievalRun(pipelines)
         owners = await run.store("set", users)
-        return await run.ask("set", owners), await run.sweep("set", owners), clock_of(adapters)
+        return await run.ask("set", owners), await run.sweep("set", owners), clock_of(pipelines.adapters)
 
 
 async def test_stored_ids_sort_in_the_order_of_the_file() -> None:
@@ -164,20 +162,19 @@ async def test_a_memory_that_two_searches_found_ranks_once_where_it_was_first() 
 async def test_without_milvus_lite_an_exact_search_stands_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "milvus_lite", None)
     memory = Config().memory.model_copy(update={"owner_index": OwnerIndexConfig(enabled=False)})
-    async with played_adapters(HashedEmbedder(), memory) as adapters:
-        assert isinstance(adapters.store, InMemoryStore)
-        assert adapters.owner_indexes is None
+    async with played_pipelines(HashedEmbedder(), Config().model_copy(update={"memory": memory})) as pipelines:
+        assert isinstance(pipelines.adapters.store, InMemoryStore)
+        assert pipelines.adapters.owner_indexes is None
 
 
 async def test_active_users_memories_are_indexed_as_in_traffic(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "milvus_lite", None)
     told = user((TEA, MARCH), queries=[{"text": "my favourite tea?", "gold": ["m1"]}])
-    config = Config()
-    async with models_of(config) as models, played_adapters(HashedEmbedder(), config.memory) as adapters:
-        run = RetrievalRun(adapters, config.memory, models)
+    async with played_pipelines(HashedEmbedder(), Config()) as pipelines:
+        run = RetrievalRun(pipelines)
         await run.ask("set", await run.store("set", [told]))
-        assert adapters.owner_indexes is not None
-        assert adapters.owner_indexes.owners == 1
+        assert pipelines.adapters.owner_indexes is not None
+        assert pipelines.adapters.owner_indexes.owners == 1
 
 
 async def test_a_query_is_embedded_once_however_often_it_is_asked() -> None:
