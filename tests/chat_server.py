@@ -3,14 +3,14 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, Self
 
 import pytest
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from semrouter_memory.config import ExternalModel, LlmEndpoint
@@ -23,6 +23,8 @@ class StandInServer:
         self.answer: Any = {}
         self.status = 200
         self.hang = False
+        self.trickle = False
+        """It sends a blank every 50 ms, as servers do that keep a connection alive, and no answer."""
         self.retry_after = ""
         self.unbearable = ""
         """A prompt with this in it is answered with 500."""
@@ -41,6 +43,8 @@ class StandInServer:
             self.before()
         if self.hang:
             await asyncio.sleep(30)
+        if self.trickle:
+            return StreamingResponse(_blanks(), media_type="application/json")
         if self.unbearable and self.unbearable in self.requests[-1][0]["messages"][-1]["content"]:
             return JSONResponse({}, 500)
         if isinstance(self.answer, str):
@@ -72,6 +76,12 @@ class StandInServer:
     def port(self) -> int:
         port: int = self._server.servers[0].sockets[0].getsockname()[1]
         return port
+
+
+async def _blanks() -> AsyncIterator[bytes]:
+    for _ in range(100):
+        yield b"\n"
+        await asyncio.sleep(0.05)
 
 
 @pytest.fixture

@@ -70,7 +70,9 @@ class OpenAIChatModel:
 
     async def _ask(self, messages: Sequence[ChatMessage], *, repeat: bool) -> str:
         try:
-            text = (await self._completion(messages, repeat=repeat)).choices[0].message.content
+            # The library's timeout begins anew with every byte: servers send blanks while they work.
+            async with asyncio.timeout(self._config.llm_timeout_seconds):
+                text = (await self._completion(messages, repeat=repeat)).choices[0].message.content
         except openai.APIStatusError as error:
             raise _answered(self.name, error) from None
         except _AWAY as error:

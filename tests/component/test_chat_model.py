@@ -120,6 +120,17 @@ async def test_a_server_that_hangs_is_given_up_after_the_timeout(
     await model.aclose()
 
 
+async def test_a_server_that_sends_blanks_while_it_works_is_given_up_after_the_timeout(
+    chat_server: StandInServer, circuits: ModelCircuits
+) -> None:
+    chat_server.trickle = True
+    model = model_at(circuits, chat_server.port, timeout_seconds=0.2)
+    async with asyncio.timeout(2):
+        with raising(ModelUnavailableError, cause="timeout"):
+            await model.complete(MESSAGES)
+    await model.aclose()
+
+
 async def test_no_server_is_the_same_error(circuits: ModelCircuits) -> None:
     model = model_at(circuits, 9)
     with pytest.raises(ChatModelError):
