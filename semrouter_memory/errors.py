@@ -83,9 +83,9 @@ class ModelFault(Enum):
     PROMPT = auto()
     """This prompt, or this answer, is at fault."""
     REFUSED = auto()
-    """The endpoint refuses this model: key, path or name are wrong."""
+    """The endpoint refuses this model: key, path or name are wrong, or the plainest prompt is refused as well."""
     UNPARSABLE = auto()
-    """The answer is not the JSON that the prompt asked for."""
+    """The answer is not the JSON that the prompt asked for, or is cut off."""
 
 
 class ChatModelError(UnavailableError):

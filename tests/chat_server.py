@@ -27,7 +27,11 @@ class StandInServer:
         """It sends a blank every 50 ms, as servers do that keep a connection alive, and no answer."""
         self.retry_after = ""
         self.unbearable = ""
-        """A prompt with this in it is answered with 500."""
+        """A prompt with this in it is answered with the status `unbearable_status` and `unbearable_answer`."""
+        self.unbearable_status = 500
+        self.unbearable_answer: Any = {}
+        self.unsupported: tuple[str, ...] = ()
+        """Parameters that the model refuses."""
         self.before: Callable[[], object] | None = None
         """Called, in the server's thread, before a request is answered."""
         self.requests: list[tuple[dict[str, Any], str]] = []
@@ -46,7 +50,13 @@ class StandInServer:
         if self.trickle:
             return StreamingResponse(_blanks(), media_type="application/json")
         if self.unbearable and self.unbearable in self.requests[-1][0]["messages"][-1]["content"]:
-            return JSONResponse({}, 500)
+            if isinstance(self.unbearable_answer, str):
+                return PlainTextResponse(self.unbearable_answer, self.unbearable_status, media_type="text/html")
+            return JSONResponse(self.unbearable_answer, self.unbearable_status)
+        for name in self.unsupported:
+            if name in self.requests[-1][0]:
+                error = {"message": "secret words", "param": name, "code": "unsupported_parameter"}
+                return JSONResponse({"error": error}, 400)
         if isinstance(self.answer, str):
             return PlainTextResponse(self.answer, self.status, media_type="application/json")
         return JSONResponse(self.answer, self.status, {"retry-after": self.retry_after} if self.retry_after else None)

@@ -1,8 +1,9 @@
 """Circuits of model endpoints at work: one for each URL, shared by every role that is served there.
 
 Strategy. What a call's outcome says decides: no connection, no answer in time, a server's error and "too many requests"
-speak of the endpoint; a refusal of key, path or model name speaks of one configured model, and repeating it cannot help,
-so it opens that model's own circuit at once; everything else speaks of the prompt, from an endpoint that is there.
+speak of the endpoint; a refusal of key, path or model name, or of every prompt, speaks of one configured model, and
+repeating it cannot help, so it opens that model's own circuit at once; everything else speaks of the prompt, from an endpoint
+that is there.
 """
 
 import random
@@ -74,7 +75,7 @@ class ModelCircuit:
             was_open = self._is_open
             self._failed(failure, endpoint, refusals)
             refused = failure.fault is ModelFault.REFUSED
-            advice = "; check its key, address and name" if refused else ""
+            advice = "; check its key, account, address, name and settings" if refused else ""
             self._tell(f"{failure}{advice}", was_open=was_open)
             if self._is_open and (was_open or refused):
                 raise self._open_error(failure) from None

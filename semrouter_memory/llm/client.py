@@ -7,6 +7,7 @@ asked, so one that is absent delays no start.
 
 import asyncio
 import os
+import re
 from collections.abc import Sequence
 from http.client import responses
 from math import isfinite
@@ -25,6 +26,11 @@ _REFUSALS = frozenset({401, 403, 404})
 """Wrong key, or wrong path or model name."""
 _OVERLOADS = frozenset({408, 429})
 _SERVER_ERRORS = 500
+_UNSUPPORTED = frozenset({"unsupported_parameter", "unsupported_value"})
+_INSTEAD = {"max_tokens": "max_completion_tokens"}
+"""Models that reason know it by this name alone."""
+_PLAIN = (ChatMessage("user", "Answer with [] and nothing else."),)
+_IDENTIFIER = re.compile(r"[A-Za-z][\w.-]{1,63}")
 _AWAY = (openai.APIConnectionError, TimeoutError, OSError)
 
 
@@ -46,6 +52,7 @@ class OpenAIChatModel:
             max_retries=0,
             http_client=DefaultAsyncHttpxClient(verify=tls_context()),
         )
+        self._parameters = {"max_tokens": config.max_tokens, "temperature": config.temperature}
         # The library loads this part when it is first asked for; a request would wait for that.
         self._completions = self._client.chat.completions
 
@@ -63,27 +70,45 @@ class OpenAIChatModel:
         Raises:
             ModelUnavailableError: no connection, no answer in time, too many requests, or a server's error; or its
                 circuit is open, because it is known to be unavailable or refuses us.
-            ChatModelError: another status that is no success, or no text in the answer.
+            ChatModelError: another status that is no success, or no whole text in the answer.
         """
         with self._circuit.call() as probe:
-            return await self._ask(messages, repeat=not probe)
+            try:
+                return await self._ask(messages, repeat=not probe)
+            except ChatModelError as error:
+                if error.fault is ModelFault.PROMPT and not isinstance(error, ModelUnavailableError):
+                    error.fault = ModelFault.PROMPT if await self._serves() else ModelFault.REFUSED
+                raise
+
+    async def _serves(self) -> bool:
+        """Whether the model answers a prompt with which nothing can be wrong; servers have many a status for "not you"."""
+        try:
+            await self._ask(_PLAIN, repeat=False)
+        except ModelUnavailableError:
+            pass
+        except ChatModelError:
+            return False
+        return True
 
     async def _ask(self, messages: Sequence[ChatMessage], *, repeat: bool) -> str:
         try:
             # The library's timeout begins anew with every byte: servers send blanks while they work.
             async with asyncio.timeout(self._config.llm_timeout_seconds):
-                text = (await self._completion(messages, repeat=repeat)).choices[0].message.content
+                text, is_cut = _read(await self._completion(messages, repeat=repeat))
         except openai.APIStatusError as error:
             raise _answered(self.name, error) from None
         except _AWAY as error:
             cause = _cause(error)
             raise ModelUnavailableError(f"{self.name} failed: {cause}", cause=cause) from None
-        except Exception as error:  # noqa: BLE001 - what a foreign server sends fails in many ways; none leaves here
-            cause = type(error).__name__
+        except Exception:  # noqa: BLE001 - what a foreign server sends fails in many ways; none leaves here
+            cause = "the answer is no chat completion"
             raise ChatModelError(f"{self.name} failed: {cause}", cause=cause) from None
-        if not isinstance(text, str) or not text.strip():
+        if is_cut:
+            cause = f"cut off at max_tokens ({self._config.max_tokens})"
+            raise ChatModelError(f"{self.name} failed: {cause}", fault=ModelFault.UNPARSABLE, cause=cause)
+        if not text.strip():
             cause = "no text in the answer"
-            raise ChatModelError(f"{self.name} answered without text", cause=cause)
+            raise ChatModelError(f"{self.name} failed: {cause}", cause=cause)
         return text
 
     async def _completion(self, messages: Sequence[ChatMessage], *, repeat: bool) -> ChatCompletion:
@@ -98,20 +123,43 @@ class OpenAIChatModel:
         return await self._sent(messages)
 
     async def _sent(self, messages: Sequence[ChatMessage]) -> ChatCompletion:
-        return await self._completions.create(
-            model=self._config.llm_model_name,
-            messages=[_parameter(message) for message in messages],
-            max_tokens=self._config.max_tokens,
-            temperature=self._config.temperature,
-        )
+        """Repeated without a parameter that the model does not support, which is remembered."""
+        parameters = self._parameters
+        while True:
+            try:
+                return await self._completions.create(
+                    model=self._config.llm_model_name,
+                    messages=[_parameter(message) for message in messages],
+                    extra_body=parameters,
+                )
+            except openai.BadRequestError as error:
+                if error.code not in _UNSUPPORTED or error.param not in parameters:
+                    raise
+                self._parameters = parameters = {
+                    _INSTEAD.get(name, name): value
+                    for name, value in parameters.items()
+                    if name != error.param or name in _INSTEAD
+                }
 
     async def aclose(self) -> None:
         await self._client.close()
 
 
+def _read(answer: ChatCompletion) -> tuple[str, bool]:
+    """The text of an answer, whose content may be a list of parts as well, and whether it is cut off."""
+    choice = answer.choices[0]
+    content: object = choice.message.content
+    parts = content if isinstance(content, list) else ({"type": "text", "text": content},)
+    texts = [part["text"] for part in parts if part.get("type") == "text"]
+    return "".join(text for text in texts if isinstance(text, str)), choice.finish_reason == "length"
+
+
 def _answered(name: str, error: openai.APIStatusError) -> ChatModelError:
     status = error.status_code
-    message, cause = f"{name} answered {status}", responses.get(status, "")
+    # Identifiers, unlike a message, do not repeat the prompt.
+    reason = ": ".join(each for each in (error.code, error.param) if each and _IDENTIFIER.fullmatch(str(each)))
+    cause = f"{responses.get(status, '')}{f' ({reason})' if reason else ''}"
+    message = f"{name} answered {status}{f' ({reason})' if reason else ''}"
     if status in _OVERLOADS or status >= _SERVER_ERRORS:
         retry_after = _seconds(error.response.headers.get("retry-after", ""))
         return ModelUnavailableError(message, wait_seconds=retry_after, status=status, cause=cause)

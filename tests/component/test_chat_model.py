@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from semrouter_memory.errors import ChatModelError, ModelUnavailableError
+from semrouter_memory.errors import ChatModelError, ModelFault, ModelUnavailableError
 from semrouter_memory.llm.circuit import ModelCircuits
 from semrouter_memory.llm.client import OpenAIChatModel, warm
 from semrouter_memory.model import ChatMessage
@@ -183,7 +183,9 @@ async def test_after_failures_in_a_row_the_endpoint_is_left_alone_for_all_its_mo
 async def test_what_speaks_of_the_prompt_opens_no_circuit(
     chat_server: StandInServer, circuits: ModelCircuits, status: int, answer: Any
 ) -> None:
-    chat_server.status, chat_server.answer = status, answer
+    chat_server.unbearable = "secret words"
+    chat_server.unbearable_status, chat_server.unbearable_answer = status, answer
+    chat_server.content("[]")
     model = model_at(circuits, chat_server.port)
     for _ in range(4):
         with pytest.raises(ChatModelError) as raised:
@@ -204,7 +206,7 @@ async def test_a_refused_model_is_left_alone_at_once_and_the_log_says_what_to_ch
     (line,) = lines
     assert (line["log_level"], line["detail"]) == (
         "error",
-        f"small answered {status}; check its key, address and name",
+        f"small answered {status}; check its key, account, address, name and settings",
     )
     chat_server.status = 200
     chat_server.content("ok")
@@ -215,6 +217,63 @@ async def test_a_refused_model_is_left_alone_at_once_and_the_log_says_what_to_ch
     assert await refused.complete(MESSAGES) == "ok"
     for model in (refused, other):
         await model.aclose()
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "detail"),
+    [
+        (400, {"error": {"code": "invalid_model", "message": "no"}}, "small answered 400 (invalid_model)"),
+        (402, {}, "small answered 402"),
+        (422, {}, "small answered 422"),
+        (200, "<html>Open WebUI", "small failed: the answer is no chat completion"),
+        (200, {"error": {"code": 502}}, "small failed: the answer is no chat completion"),
+        (200, {"choices": [{"message": {"content": None}}]}, "small failed: no text in the answer"),
+    ],
+)
+async def test_a_model_that_answers_no_prompt_at_all_is_left_alone(
+    chat_server: StandInServer, circuits: ModelCircuits, status: int, answer: Any, detail: str
+) -> None:
+    """Servers have many a status for a wrong name or an empty account; no turn is at fault then."""
+    chat_server.status, chat_server.answer = status, answer
+    model = model_at(circuits, chat_server.port)
+    with capture_logs() as lines, raising(ModelUnavailableError, circuit_open=True):
+        await model.complete(MESSAGES)
+    assert lines[0]["detail"] == f"{detail}; check its key, account, address, name and settings"
+    await model.aclose()
+
+
+async def test_parameters_that_a_model_does_not_support_are_left_out(
+    chat_server: StandInServer, circuits: ModelCircuits
+) -> None:
+    """As models that reason do: they know the bound by another name, and have one temperature."""
+    chat_server.content("ok")
+    chat_server.unsupported = ("max_tokens", "temperature")
+    model = model_at(circuits, chat_server.port)
+    assert [await model.complete(MESSAGES) for _ in range(2)] == ["ok", "ok"]
+    assert len(chat_server.requests) == 4
+    assert chat_server.requests[-1][0].keys() == {"model", "messages", "max_completion_tokens"}
+    assert chat_server.requests[-1][0]["max_completion_tokens"] == 77
+    await model.aclose()
+
+
+async def test_an_answer_that_is_cut_off_is_an_error_that_names_the_bound(
+    chat_server: StandInServer, circuits: ModelCircuits
+) -> None:
+    chat_server.content("<think>The user says that")
+    chat_server.answer["choices"][0]["finish_reason"] = "length"
+    model = model_at(circuits, chat_server.port)
+    with raising(ChatModelError, fault=ModelFault.UNPARSABLE, cause="cut off at max_tokens (77)"):
+        await model.complete(MESSAGES)
+    await model.aclose()
+
+
+async def test_an_answer_in_parts_is_their_text(chat_server: StandInServer, circuits: ModelCircuits) -> None:
+    """As Mistral's models answer that reason."""
+    thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
+    chat_server.content([thinking, {"type": "text", "text": "[]"}])
+    model = model_at(circuits, chat_server.port)
+    assert await model.complete(MESSAGES) == "[]"
+    await model.aclose()
 
 
 async def test_a_cancelled_probe_leaves_the_next_call_to_probe(

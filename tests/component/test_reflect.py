@@ -177,7 +177,8 @@ async def test_a_source_that_is_deleted_meanwhile_is_not_in_the_answer(
 async def test_a_model_that_fails_leaves_the_count(
     chat_server: StandInServer, reflect: Reflect, status: int, reason: str
 ) -> None:
-    chat_server.status = status
+    chat_server.content("[]")
+    chat_server.unbearable, chat_server.unbearable_status = "Question", status
     answer = await reflect()
     assert (answer["known"], answer["model"], answer["model_error"]) == (True, None, reason)
     assert answer["answer"] == "Mentioned once, on 19 March 2026 [1]."
