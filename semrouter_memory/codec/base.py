@@ -173,7 +173,8 @@ class AnswerReader(Protocol):
 
 _EMPTY = hashlib.sha256().digest()
 
-_DECODER = json.JSONDecoder()
+_DECODER = json.JSONDecoder(strict=False)
+_LAST_COMMA = re.compile(r",(?=\s*[\]}])")
 _VALUE_BEGINS = {"[": ("{", "]"), "{": ('"',)}
 _THINK = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)\s*", re.DOTALL | re.IGNORECASE)
 _THINK_END = re.compile(r"(?:\A|\n)[ \t]*</think(?:ing)?>[ \t]*(?:\n\s*|\Z)", re.IGNORECASE)
@@ -214,8 +215,11 @@ def strip_reasoning(text: str) -> str:
 
 
 def json_values(answer: str) -> Iterator[Json]:
-    """The arrays of objects and the objects in a model's answer, whatever text is around them; none from a broken one on."""
-    text, end = strip_reasoning(answer), 0
+    """The arrays of objects and the objects in a model's answer, whatever text is around them; none from a broken one on.
+
+    Line breaks in a string and a comma behind the last item are no break: local models write both.
+    """
+    text, end = _LAST_COMMA.sub("", strip_reasoning(answer)), 0
     for at, sign in enumerate(text):
         # As in "see [1]" no value begins.
         if at < end or sign not in _VALUE_BEGINS or text[at + 1 : at + 40].lstrip()[:1] not in _VALUE_BEGINS[sign]:

@@ -124,10 +124,13 @@ def parse(answer: str) -> list[Extracted]:
     """The facts of a model's answer; entries that are none are left out.
 
     Raises:
-        ChatModelError: there is no JSON array in it, or only a broken one.
+        ChatModelError: there is no JSON array in it, or only a broken one, or one in which no entry is what was asked for.
     """
     facts: dict[str, Extracted] = {}
-    for entry in json_array(answer):
+    entries = json_array(answer)
+    if entries and not any(map(_is_entry, entries)):
+        raise ChatModelError("no entry of the model's answer has a content", fault=ModelFault.UNPARSABLE)
+    for entry in entries:
         if len(facts) == MAX_FACTS:
             break
         if fact := _fact(entry):
@@ -149,19 +152,19 @@ def _bounded(text: str) -> str:
 
 
 def json_array(answer: str) -> list[Json]:
-    """The array in a model's answer; an object that wraps one, or that is an entry, will do.
+    """The entries of all arrays in a model's answer; an object that wraps some, or that is an entry, will do.
 
     Raises:
         ChatModelError: there is none.
     """
-    for value in json_values(answer):
-        if (found := _as_array(value)) is not None:
-            return found
-    raise ChatModelError("the model's answer holds no JSON array", fault=ModelFault.UNPARSABLE)
+    found = [entries for value in json_values(answer) if (entries := _as_array(value)) is not None]
+    if not found:
+        raise ChatModelError("the model's answer holds no JSON array", fault=ModelFault.UNPARSABLE)
+    return [entry for entries in found for entry in entries]
 
 
 def _as_array(value: Json) -> list[Json] | None:
-    """An array, an object that wraps exactly one, or a single fact."""
+    """An array, an object that wraps arrays, or a single fact."""
     if isinstance(value, list):
         return value
     if not isinstance(value, dict):
@@ -169,7 +172,11 @@ def _as_array(value: Json) -> list[Json] | None:
     if "content" in value:
         return [value]
     arrays = [item for item in value.values() if isinstance(item, list)]
-    return arrays[0] if len(arrays) == 1 else None
+    return [entry for array in arrays for entry in array] if arrays else None
+
+
+def _is_entry(entry: Json) -> bool:
+    return isinstance(entry, dict) and isinstance(entry.get("content"), str)
 
 
 def _fact(entry: Json) -> Extracted | None:

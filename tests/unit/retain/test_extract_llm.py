@@ -50,11 +50,43 @@ def test_the_facts_are_found_in_what_models_answer(answer: str) -> None:
 
 @pytest.mark.parametrize(
     "answer",
-    ["", "no facts", f"[{FACT},]", f"[{FACT}", '{"a": 1}', '{"a": [], "b": []}', "[" * 5000, f"<think>[{FACT}]", "7"],
+    [
+        "",
+        "no facts",
+        f"[{FACT}",
+        '{"a": 1}',
+        "[" * 5000,
+        f"<think>[{FACT}]",
+        "7",
+        '[{"fact": "User likes tea"}]',
+        '{"facts": ["User likes tea"]}',
+        '[{"type": "semantic", "content": null}]',
+    ],
 )
 def test_anything_but_an_array_is_an_error(answer: str) -> None:
     with raising(ChatModelError, fault=ModelFault.UNPARSABLE):
         parse(answer)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "{}\n{}",
+        "1.\n```json\n[{}]\n```\n2.\n```json\n[{}]\n```",
+        '{{"semantic": [{}], "episodic": [{}]}}',
+        "[{},\n{},\n]",
+    ],
+)
+def test_no_fact_is_lost_however_they_are_grouped(answer: str) -> None:
+    """Some models write a line, or an array, for each turn or type."""
+    assert parse(answer.format(FACT, FACT.replace("tea", "rice"))) == [
+        *TEA,
+        Extracted(MemoryType.SEMANTIC, "User likes rice"),
+    ]
+
+
+def test_a_line_break_in_a_string_is_read() -> None:
+    assert parse(f"[{FACT}]".replace("likes ", "likes\n")) == TEA
 
 
 def test_an_empty_array_is_no_error() -> None:
