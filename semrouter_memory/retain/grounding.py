@@ -3,8 +3,8 @@
 Strategy. A model that reads a conversation also reads what was pasted into it, what tools returned and what the assistant
 said, and may take any of it for a fact, or obey an order in it. So a model's candidate is held against the user's own
 words in the batch and its context (`spoken`): every number and name in it must occur there by value, it must speak
-of the same people and deny what they denied, and most of its other words must be the user's, or its vector near that of
-one of their sentences. What the assistant suggested passes once the user has taken it up in words of their own. In doubt
+of the same people and deny what they denied, and most of its other words must be the user's, or one of them and its vector
+near that of one of their sentences. What the assistant suggested passes once the user has taken it up in words of their own. In doubt
 nothing passes: the quote of what was said stands, and what is planted stays.
 """
 
@@ -118,7 +118,7 @@ def ground(
     for candidate in candidates:
         if why := content_policy.reason(candidate.content) or said.misses(candidate.content):
             turned_away[why] += 1
-            if why == WORDS and phrases("the_user").occur_in(candidate.content):
+            if why == WORDS and phrases("the_user").occur_in(candidate.content) and said.shares_word(candidate.content):
                 doubtful.append(candidate)
         else:
             passed.append(candidate)
@@ -181,6 +181,10 @@ class _UserWords:
         shares = [known.share(content) for known in self._known_each]
         best = self.sentences[shares.index(max(shares))] if shares else ""
         return _against(content, best)
+
+    def shares_word(self, content: str) -> bool:
+        """Whether any word of a statement is the user's: "a dog" is as near to "a cat" as any paraphrase."""
+        return self._known.share(content) > 0
 
     def made_up(self, text: str) -> str:
         """Same, of the numbers and names of a text that may begin its sentences with any word."""
