@@ -30,6 +30,7 @@ from semrouter_memory.recall.rewrite import QueryRewriter, RewritingSearch
 from semrouter_memory.recall.strategy import MemorySource, Strategy
 from semrouter_memory.recall.vector_search import HybridSearch, SemanticSearch, VectorSearch
 from semrouter_memory.retain.failures import RetainParts
+from semrouter_memory.retain.grounding import telling
 from semrouter_memory.retain.pipeline import Retainer
 from semrouter_memory.retain.reconciling.writing import ReconcilingWriter
 from semrouter_memory.retain.redact import without_secrets
@@ -126,6 +127,7 @@ class Pipelines:
             chat_model=self.models.of_role("memory_extraction"),
             config=self.memory.compression,
             redact=without_secrets,
+            telling=telling,
         )
 
     # -- requests ------------------------------------------------------------------------------------------------------

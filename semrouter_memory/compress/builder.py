@@ -4,8 +4,9 @@ Strategy: the rules fold every turn that an extractor has read, so the state is 
 model has the role `memory_extraction` it puts the state in order every so many turns; when it fails, the rules' state
 stays. Nothing here is a truth: a state that cannot be built or stored is left out.
 
-The model may merge, drop and name; it may not invent. Every number and name in its answer must stand in the state or in the
-turns it was shown, and every fact that the rules know stays, unless the answer says it.
+The model may merge, drop and name; it may not invent. Every number and name and most of the words of what it answers must
+stand in the state or in the turns it was shown, it may not deny what is said there, and every fact that the rules know stays,
+unless the answer says it.
 """
 
 import asyncio
@@ -44,11 +45,16 @@ _MANY_TURNS = 10_000
 """The number in the block takes a token or two."""
 
 
+Telling = Callable[[Sequence[str]], Callable[[str], bool]]
+"""Of texts, what tells whether a note stands in them."""
+
+
 class StateBuilder:
     """Same as `SessionStateBuilder`.
 
     Args:
         redact: takes secrets out of what a model answers.
+        telling: holds what it answers against what was said.
     """
 
     def __init__(
@@ -58,12 +64,14 @@ class StateBuilder:
         chat_model: ChatModel | None,
         config: CompressionConfig,
         redact: Callable[[str], str],
+        telling: Telling,
     ) -> None:
         self._store, self._turn_log, self._observer = backends.state, backends.turn_log, backends.observer
         self._count = backends.embedder.count_tokens
         self._chat_model = chat_model
         self._config = config
         self._redact = redact
+        self._telling = telling
         self._ttl = timedelta(hours=config.state_ttl_hours)
 
     async def turns_read(self, claim: Claim, turns: Sequence[LoggedTurn], candidates: Sequence[Candidate]) -> None:
@@ -174,7 +182,7 @@ class StateBuilder:
         return await asyncio.to_thread(self._rewritten, asked, answer, turns, at) if at else asked
 
     def _rewritten(self, covered: Covered, answer: str, turns: Sequence[LoggedTurn], at: datetime) -> Covered:
-        state = rewritten(self._redact(answer), covered.state, turns, at)
+        state = rewritten(self._redact(answer), covered.state, turns, at, telling=self._telling)
         return replace(covered, state=self._bounded(state)) if state is not None else covered
 
     # -- keeping -------------------------------------------------------------------------------------------------------
@@ -251,16 +259,23 @@ def prompt(state: ConversationState, turns: Sequence[LoggedTurn]) -> list[ChatMe
 
 
 def rewritten(
-    answer: str, state: ConversationState, turns: Sequence[LoggedTurn], at: datetime
+    answer: str, state: ConversationState, turns: Sequence[LoggedTurn], at: datetime, *, telling: Telling
 ) -> ConversationState | None:
     """The state that the model's answer describes; None when it is no such JSON object, or says nothing."""
     found = next((value for value in json_values(answer) if isinstance(value, dict)), None)
     if found is None:
         return None
-    said = _checkable(state_text(state)) | _checkable(" ".join(entry.statement for entry in state.entries))
+    statements = [entry.statement for entry in state.entries]
+    said = _checkable(state_text(state)) | _checkable(" ".join(statements))
     for turn in turns:
         said |= _spoken(f"{turn.user_text} {turn.assistant_text}")
-    entries = [entry for entry in _entries(found, at) if _checkable(f"{entry.key} {entry.text}") <= said]
+    is_told = telling([*statements, *(text for turn in turns for text in (turn.user_text, turn.assistant_text))])
+
+    entries = [
+        entry
+        for entry in _entries(found, at)
+        if _checkable(f"{entry.key} {entry.text}") <= said and is_told(entry.text)
+    ]
     if not entries:
         return None
     topic = _text(found.get("topic"))

@@ -49,6 +49,7 @@ from semrouter_memory.recall.recaller import Recaller
 from semrouter_memory.recall.strategy import MemorySource
 from semrouter_memory.recall.vector_search import HybridSearch
 from semrouter_memory.retain import quotes
+from semrouter_memory.retain.grounding import telling
 from semrouter_memory.retain.intake import cleaned
 from semrouter_memory.retain.redact import without_secrets
 from semrouter_memory.state.local import SqliteStateStore
@@ -145,7 +146,9 @@ class Client:
         self.previous = ""
         parts = SimpleNamespace(state=self.states, turn_log=self.log, embedder=embedder, observer=SILENT)
         backends = cast("Backends", parts)
-        self._builder = StateBuilder(backends, chat_model=None, config=CONFIG.compression, redact=without_secrets)
+        self._builder = StateBuilder(
+            backends, chat_model=None, config=CONFIG.compression, redact=without_secrets, telling=telling
+        )
         source = MemorySource(
             reader=InMemoryStore(dimension=embedder.dimension, record_format=record_format()),
             indexes=None,

@@ -12,6 +12,7 @@ from semrouter_memory.compress.builder import rewritten
 from semrouter_memory.compress.record import Covered, dump, load
 from semrouter_memory.compress.state import ConversationState, fitting, folded, render
 from semrouter_memory.model import LoggedTurn, Scope
+from semrouter_memory.retain.grounding import telling
 
 NOW = datetime(2026, 3, 15, 12, tzinfo=UTC)
 
@@ -92,7 +93,7 @@ def test_whatever_a_model_answers_no_number_is_invented(answer: str) -> None:
     turn = LoggedTurn(
         id="t1", sequence=1, scope=Scope("a"), session_id="s", user_text="It is 5.", assistant_text="", observed_at=NOW
     )
-    state = rewritten(answer, ConversationState(), [turn], NOW)
+    state = rewritten(answer, ConversationState(), [turn], NOW, telling=telling)
 
     for entry in state.entries if state else ():
         assert {char for char in entry.text if char.isdigit() and char.isascii()} <= {"5"}

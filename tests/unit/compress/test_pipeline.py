@@ -26,6 +26,7 @@ from semrouter_memory.model import (
     StoredChain,
     TurnState,
 )
+from semrouter_memory.retain.grounding import telling
 from tests.unit.compress.conftest import ALICE, MakeTurns, Said, World, claim_of, small_talk, transcript_of
 
 CONFIG = CompressionConfig(enabled=True, min_turns=6, raw_turns=2)
@@ -37,7 +38,7 @@ def _compressor(world: World) -> Compressor:
 
 
 async def _built(world: World, turns: Sequence[LoggedTurn]) -> None:
-    builder = StateBuilder(world.backends, chat_model=None, config=CONFIG, redact=str)
+    builder = StateBuilder(world.backends, chat_model=None, config=CONFIG, redact=str, telling=telling)
     found = Candidate(
         type=MemoryType.SEMANTIC,
         content=FACT,
