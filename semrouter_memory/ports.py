@@ -453,6 +453,9 @@ class ChatModel(Protocol):
 
     async def complete(self, messages: Sequence[ChatMessage]) -> str: ...
 
+    def late(self) -> None:
+        """A caller, whose deadline is shorter than the model's timeout, gave up waiting for an answer."""
+
 
 class Observer(Protocol):
     def observe(self, event: Event) -> None:

@@ -128,6 +128,10 @@ class Circuit:
             self._openings += 1
             self._suspect = False
 
+    def late(self, now: float, *, jitter: float) -> None:
+        """The caller of a call did not wait for its outcome, whatever the call itself reports then."""
+        self.failed(now, jitter=jitter, probe=self._open_until is not None and self._open_until <= now)
+
     def abandoned(self, *, probe: bool) -> None:
         """The call was cancelled before its outcome was known: another one may probe."""
         if probe:

@@ -152,6 +152,9 @@ class ScriptedModel:
             else None
         )
 
+    def late(self) -> None:
+        """Only deadlines tell."""
+
     async def complete(self, messages: Sequence[ChatMessage]) -> str:
         self.prompts.append(messages[-1].content)
         if self.meanwhile:

@@ -264,11 +264,16 @@ class ExternalModels:
     ) -> None:
         backoff = Backoff(first=config.breaker_seconds, longest=config.breaker_max_seconds)
         circuits = ModelCircuits(backoff, failures=config.breaker_failures, observer=observer)
-        self._models: dict[str, ChatModel] = {}
-        for section in sections:
+
+        def made(section: ExternalModel) -> ChatModel:
             model = _client_of(section, circuits)
             on_exit.push_async_callback(model.aclose)
-            self._models[section.model_role] = traced(model, section) if traced else model
+            return traced(model, section) if traced else model
+
+        self._models: dict[str, ChatModel] = {section.model_role: made(section) for section in sections}
+        # By itself: that it is too slow for a question says nothing about extraction.
+        extraction = (made(section) for section in sections if section.model_role == "memory_extraction")
+        self._reflecting = self.of_role("memory_reflect") or next(extraction, None)
 
     async def warm(self) -> None:
         """Have the first call of every role cost what later ones do; whether its server is there does not matter."""
@@ -280,7 +285,7 @@ class ExternalModels:
     @property
     def reflecting(self) -> ChatModel | None:
         """The model that answers questions about memories and finds insights in them."""
-        return self.of_role("memory_reflect") or self.of_role("memory_extraction")
+        return self._reflecting
 
     def of_role(self, role: str) -> ChatModel | None:
         return self._models.get(role)

@@ -3,12 +3,13 @@
 Strategy. What a call's outcome says decides: no connection, no answer in time, a server's error and "too many requests"
 speak of the endpoint; a refusal of key, path or model name, or of every prompt, speaks of one configured model, and
 repeating it cannot help, so it opens that model's own circuit at once; everything else speaks of the prompt, from an endpoint
-that is there.
+that is there. Callers that do not wait, as requests do not, tell of that: too slow for them is not too slow for others, so
+it opens a circuit of that model, too.
 """
 
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
@@ -43,11 +44,13 @@ class ModelCircuits:
 
 
 class ModelCircuit:
-    """Guards the calls of one configured model: by its endpoint's circuit, and by one that its own refusals open."""
+    """Guards the calls of one configured model: by its endpoint's circuit, and by two that its own refusals and lateness open."""
 
     def __init__(self, circuits: ModelCircuits, host: str, endpoint: Circuit) -> None:
         self._circuits, self._host, self._endpoint = circuits, host, endpoint
         self._refusals = Circuit(circuits.backoff)
+        self._lateness = Circuit(circuits.backoff, failures=circuits.failures)
+        self._all = (endpoint, self._refusals, self._lateness)
 
     @property
     def retry_after(self) -> float | None:
@@ -63,17 +66,12 @@ class ModelCircuit:
                 and failed, or the model is refused.
             ChatModelError: it speaks of the prompt; as the call itself raised it.
         """
-        endpoint = self._admitted(self._endpoint)
+        admissions = self._admissions()
         try:
-            refusals = self._admitted(self._refusals)
-        except ModelUnavailableError:
-            self._endpoint.abandoned(probe=endpoint.probe)
-            raise
-        try:
-            yield endpoint.probe or refusals.probe
+            yield any(admission.probe for _, admission in admissions)
         except ChatModelError as failure:
             was_open = self._is_open
-            self._failed(failure, endpoint, refusals)
+            self._failed(failure, admissions)
             refused = failure.fault is ModelFault.REFUSED
             advice = "; check its key, account, address, name and settings" if refused else ""
             self._tell(f"{failure}{advice}", was_open=was_open)
@@ -84,22 +82,37 @@ class ModelCircuit:
                 failure.wait_seconds = max(self._endpoint.wait_seconds(self._circuits.monotonic()), asked_for)
             raise
         except BaseException:
-            self._endpoint.abandoned(probe=endpoint.probe)
-            self._refusals.abandoned(probe=refusals.probe)
+            _abandon(admissions)
             raise
         was_open = self._is_open
-        self._endpoint.succeeded()
-        self._refusals.succeeded()
+        for circuit in self._all:
+            circuit.succeeded()
         self._tell("answered", was_open=was_open)
+
+    def late(self) -> None:
+        """A caller gave up waiting for an answer."""
+        was_open = self._is_open
+        self._lateness.late(self._circuits.monotonic(), jitter=self._circuits.jitter())
+        self._tell("no answer while its callers wait", was_open=was_open)
 
     @property
     def _is_open(self) -> bool:
-        return self._endpoint.is_open or self._refusals.is_open
+        return any(circuit.is_open for circuit in self._all)
 
     @property
     def _wait_seconds(self) -> float:
         now = self._circuits.monotonic()
-        return max(self._endpoint.wait_seconds(now), self._refusals.wait_seconds(now))
+        return max(circuit.wait_seconds(now) for circuit in self._all)
+
+    def _admissions(self) -> list[tuple[Circuit, Admission]]:
+        found: list[tuple[Circuit, Admission]] = []
+        for circuit in self._all:
+            try:
+                found.append((circuit, self._admitted(circuit)))
+            except ModelUnavailableError:
+                _abandon(found)
+                raise
+        return found
 
     def _admitted(self, circuit: Circuit) -> Admission:
         admission = circuit.admit(self._circuits.monotonic())
@@ -109,17 +122,18 @@ class ModelCircuit:
             )
         return admission
 
-    def _failed(self, failure: ChatModelError, endpoint: Admission, refusals: Admission) -> None:
-        now, jitter = self._circuits.monotonic(), self._circuits.jitter
-        if isinstance(failure, ModelUnavailableError):
-            self._endpoint.failed(now, probe=endpoint.probe, jitter=jitter())
-            self._refusals.abandoned(probe=refusals.probe)
-        else:
-            self._endpoint.succeeded()
-            if failure.fault is ModelFault.REFUSED:
-                self._refusals.failed(now, probe=refusals.probe, jitter=jitter())
+    def _failed(self, failure: ChatModelError, admissions: Sequence[tuple[Circuit, Admission]]) -> None:
+        now, jitter = self._circuits.monotonic(), self._circuits.jitter()
+        unavailable = isinstance(failure, ModelUnavailableError)
+        refused = self._refusals if failure.fault is ModelFault.REFUSED else None
+        failing = self._endpoint if unavailable else refused
+        for circuit, admission in admissions:
+            if circuit is failing:
+                circuit.failed(now, probe=admission.probe, jitter=jitter)
+            elif unavailable:
+                circuit.abandoned(probe=admission.probe)
             else:
-                self._refusals.succeeded()
+                circuit.succeeded()
 
     def _open_error(self, failure: ChatModelError) -> ModelUnavailableError:
         return ModelUnavailableError(
@@ -133,6 +147,11 @@ class ModelCircuit:
     def _tell(self, detail: str, *, was_open: bool) -> None:
         if self._is_open is not was_open:
             self._circuits.observer.observe(ModelStateChanged(host=self._host, available=was_open, detail=detail))
+
+
+def _abandon(admissions: Sequence[tuple[Circuit, Admission]]) -> None:
+    for circuit, admission in admissions:
+        circuit.abandoned(probe=admission.probe)
 
 
 def _host(url: str) -> str:

@@ -80,6 +80,9 @@ class OpenAIChatModel:
                     error.fault = ModelFault.PROMPT if await self._serves() else ModelFault.REFUSED
                 raise
 
+    def late(self) -> None:
+        self._circuit.late()
+
     async def _serves(self) -> bool:
         """Whether the model answers a prompt with which nothing can be wrong; servers have many a status for "not you"."""
         try:

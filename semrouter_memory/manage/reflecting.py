@@ -223,6 +223,7 @@ class Reflector:
             async with asyncio.timeout(self.config.timeout_seconds):
                 answer = checked_answer(await model.complete(answer_prompt(question, sources)), sources)
         except TimeoutError:
+            model.late()
             return ModelError.TIMEOUT
         except ChatModelError as error:
             return _failure(error)

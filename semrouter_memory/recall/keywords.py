@@ -88,6 +88,8 @@ class KeywordExtractor:
         prompt = (ChatMessage("system", _PROMPT), ChatMessage("user", _quoted(query)))
         # Late or failed: the rules answer.
         answer = await result_by(self._model.complete(prompt), until)
+        if answer is None and asyncio.get_running_loop().time() >= until:
+            self._model.late()
         listed = None if answer is None else listed_keywords(answer)
         return local_keywords(query) if listed is None else listed
 

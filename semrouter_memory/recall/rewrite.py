@@ -98,6 +98,10 @@ class QueryRewriter:
             return ""
         return usable(answer, query, history)
 
+    def late(self) -> None:
+        """The model's answer was not waited for."""
+        self._model.late()
+
 
 class RewritingSearch:
     """Searches the plain query and, with a deadline of its own, what a model makes of it; the plain result stands in any case."""
@@ -154,6 +158,8 @@ class RewritingSearch:
         with deadline.external_model(least_left=AFTER_MODEL):
             with timer.measure("rewrite"):
                 text = await result_by(rewriting, until)
+            if text is None and asyncio.get_running_loop().time() >= until:
+                self._rewriter.late()
             if text:
                 better = replace(query, likely_answer=text) if is_answer else replace(query, text=text)
                 result = await result_by(self._strategy.search(better, request, deadline, timer), until)

@@ -337,6 +337,9 @@ class TracedChatModel:
     def retry_after(self) -> float | None:
         return self._model.retry_after
 
+    def late(self) -> None:
+        self._model.late()
+
     async def complete(self, messages: Sequence[ChatMessage]) -> str:
         span = self._tracer.start_span(f"chat {self.name}", _parent_of_call(), SpanKind.CLIENT, self._attributes)
         try:

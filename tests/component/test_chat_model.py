@@ -276,6 +276,41 @@ async def test_an_answer_in_parts_is_their_text(chat_server: StandInServer, circ
     await model.aclose()
 
 
+async def test_a_model_that_is_too_slow_for_its_callers_is_left_alone(
+    chat_server: StandInServer, circuits: ModelCircuits, clock: Clock
+) -> None:
+    """By them: another one at the same address goes on. It is asked again after a while, and left alone for longer."""
+    model, other = model_at(circuits, chat_server.port), model_at(circuits, chat_server.port)
+    chat_server.content("ok")
+
+    async def give_up() -> None:
+        chat_server.hang = True
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await model.complete(MESSAGES)
+        model.late()
+        chat_server.hang = False
+
+    await give_up()
+    assert await model.complete(MESSAGES) == "ok", "one is no reason"
+    with capture_logs() as lines:
+        await give_up()
+        await give_up()
+    assert [line["detail"] for line in lines] == ["no answer while its callers wait"]
+    with raising(ModelUnavailableError, circuit_open=True, wait_seconds=10):
+        await model.complete(MESSAGES)
+    assert await other.complete(MESSAGES) == "ok"
+    clock.seconds = 10
+    await give_up()
+    with raising(ModelUnavailableError, circuit_open=True, wait_seconds=20):
+        await model.complete(MESSAGES)
+    clock.seconds = 30
+    assert await model.complete(MESSAGES) == "ok"
+    assert model.retry_after is None
+    for each in (model, other):
+        await each.aclose()
+
+
 async def test_a_cancelled_probe_leaves_the_next_call_to_probe(
     chat_server: StandInServer, circuits: ModelCircuits, clock: Clock
 ) -> None:

@@ -26,6 +26,9 @@ class Answering:
     def __init__(self, statement: str) -> None:
         self.answer = json.dumps([{"type": "semantic", "content": statement, "turn": 1}])
 
+    def late(self) -> None:
+        """Only deadlines tell."""
+
     async def complete(self, messages: Sequence[ChatMessage]) -> str:
         return self.answer
 

@@ -104,6 +104,9 @@ class ScriptedModel:
         self.answer = answer
         self.prompts: list[str] = []
 
+    def late(self) -> None:
+        """Only deadlines tell."""
+
     async def complete(self, messages: Sequence[ChatMessage]) -> str:
         self.prompts.append(messages[-1].content)
         if isinstance(self.answer, Exception):

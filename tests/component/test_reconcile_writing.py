@@ -87,6 +87,9 @@ class ScriptedModel:
         self.asked = 0
         self.meanwhile: Callable[[], Awaitable[object]] | None = None
 
+    def late(self) -> None:
+        """Only deadlines tell."""
+
     async def complete(self, messages: Sequence[ChatMessage]) -> str:
         self.asked += 1
         if self.meanwhile:

@@ -94,6 +94,9 @@ class World:
         return len(text.split())
 
     # ChatModel
+    def late(self) -> None:
+        """Only deadlines tell."""
+
     async def complete(self, messages: Sequence[ChatMessage]) -> str:
         self.asked.append(messages)
         if isinstance(self.answer, Exception):

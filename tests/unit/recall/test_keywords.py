@@ -35,8 +35,12 @@ class Model:
     prompts: list[Sequence[ChatMessage]] = field(default_factory=list)
     asked: asyncio.Event = field(default_factory=asyncio.Event)
     cancelled: bool = False
+    lates: int = 0
     name: str = "stand-in"
     retry_after = None
+
+    def late(self) -> None:
+        self.lates += 1
 
     async def complete(self, messages: Sequence[ChatMessage]) -> str:
         self.prompts.append(messages)
@@ -252,6 +256,7 @@ async def test_the_rules_answer_for_a_model_that_is_late() -> None:
 
     assert await KeywordExtractor("llm", model).keywords(ASKED, until=now + 0.01) == LOCAL
     assert model.cancelled
+    assert model.lates == 1
 
 
 async def test_being_cancelled_is_no_failure_of_the_model() -> None:

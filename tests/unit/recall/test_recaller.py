@@ -77,6 +77,7 @@ class World:
     results: list[RecallResult] = field(default_factory=list)
     failures: list[BaseException] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
+    lates: int = 0
 
     # Embedder
     dimension = 1
@@ -98,6 +99,9 @@ class World:
 
     passage_tokens = count_tokens
     max_passage_tokens = 1_000
+
+    def late(self) -> None:
+        self.lates += 1
 
     async def complete(self, messages: Sequence[ChatMessage]) -> str:
         await self._happens("rewrite")
@@ -687,6 +691,7 @@ async def test_whatever_the_rewrite_does_the_plain_result_stands(
     unanswered = Reason.REWRITE_TIMEOUT if is_late else Reason.BELOW_THRESHOLD
     assert result.reason is (unanswered if mode == "hyde" else Reason.INJECTED)
     assert "rewrite" in result.steps_ms
+    assert rewritten.lates == (is_late and "blocks" not in trouble)
 
 
 async def test_what_comes_after_a_rewrite_has_a_deadline(rewritten: World) -> None:

@@ -23,6 +23,9 @@ class Model:
         self.answer = answer
         self.prompts: list[Sequence[ChatMessage]] = []
 
+    def late(self) -> None:
+        """Only deadlines tell."""
+
     async def complete(self, messages: Sequence[ChatMessage]) -> str:
         self.prompts.append(messages)
         if isinstance(self.answer, Exception):

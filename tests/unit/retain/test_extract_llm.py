@@ -138,6 +138,9 @@ class Answering:
     def __init__(self, answer: str) -> None:
         self.answer = answer
 
+    def late(self) -> None:
+        """Only deadlines tell."""
+
     async def complete(self, messages: Sequence[ChatMessage]) -> str:
         return self.answer
 

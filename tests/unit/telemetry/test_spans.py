@@ -280,6 +280,9 @@ class Model:
     def __init__(self, error: BaseException | None = None) -> None:
         self._error = error
 
+    def late(self) -> None:
+        """Only deadlines tell."""
+
     async def complete(self, messages: Sequence[ChatMessage]) -> str:
         if self._error is not None:
             raise self._error
