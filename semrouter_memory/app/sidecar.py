@@ -187,9 +187,11 @@ class App:
 
     def _start_workers(self, pipelines: Pipelines) -> Retainer:
         config, adapters = self._config.memory.retain, pipelines.adapters
+        # The model may hold as many as there are; the others take quotes meanwhile.
+        spare = config.workers if pipelines.models.of_role("memory_extraction") else 0
         pool: WorkerPool[SessionKey] = WorkerPool(
             lambda key: self._process(retainer, key),  # it is made below
-            workers=config.workers,
+            workers=config.workers + spare,
             max_queue=config.max_queue,
             on_error=lambda _, error: self._failed(error),
             delay=adapters.priority.seconds_to_wait,

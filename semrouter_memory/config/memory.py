@@ -200,7 +200,11 @@ class RetainConfig(Section):
         description="hours after which a memory that holds within a session expires, if the session has not ended",
     )
     turn_retention_days: float = Field(7, gt=0, description="days after which the text of finished turns is deleted")
-    workers: int = Field(2, ge=1, description="sessions that are extracted concurrently")
+    workers: int = Field(
+        2,
+        ge=1,
+        description="sessions that are extracted concurrently; with a memory_extraction model, as many again are read for quotes meanwhile",
+    )
     max_queue: int = Field(1000, ge=1, description="sessions queued in the process; further ones wait in the turn log")
     tick_seconds: float = Field(1.0, gt=0, description="interval at which sessions are checked for work")
     lease_seconds: float = Field(120, gt=0, description="lease on a session; then another worker may take it over")

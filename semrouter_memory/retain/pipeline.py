@@ -2,16 +2,18 @@
 
 Strategy. `TurnIntake.accept` commits the turn to the turn log and returns. A crash at any later point loses nothing, because work is
 repeated until the log records it as finished, and duplicates nothing, because reconciling the same memory again skips it.
-Quotes are taken at once; a model is asked when a trigger fires, outside the owner's lock. A claim is renewed while a step
+Quotes are taken at once; a model is asked when a trigger fires, outside the owner's lock, and about as many sessions at a time as
+`workers` says. A session that waits for its place holds no worker, so that a slow model delays no quote. A claim is renewed while a step
 runs. When all turns of an ended session are read, its episode is written. `failures` handles a step that fails.
 """
 
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
+from functools import partial
 
 from semrouter_memory.errors import TurnLogError
 from semrouter_memory.events import SessionDue
@@ -40,6 +42,39 @@ _MANY_TURNS = 100
 """A claim with so many turns may not include all that wait."""
 
 
+class _Places:
+    """For how many sessions a model is asked at a time.
+
+    Args:
+        wake: called with a session that waited, when there is a place for it.
+    """
+
+    def __init__(self, count: int, wake: Callable[[SessionKey], object]) -> None:
+        self._free = count
+        self._wake = wake
+        self._waiting: dict[SessionKey, None] = {}
+
+    def waits(self, key: SessionKey) -> bool:
+        """Whether the session waits for a place, and there is none."""
+        return not self._free and key in self._waiting
+
+    def take(self, key: SessionKey) -> bool:
+        """Whether the session has a place now; else it waits for one."""
+        if not self._free:
+            self._waiting[key] = None
+            return False
+        self._waiting.pop(key, None)
+        self._free -= 1
+        return True
+
+    def leave(self) -> None:
+        self._free += 1
+        if self._waiting:
+            key = next(iter(self._waiting))
+            del self._waiting[key]
+            self._wake(key)
+
+
 class Retainer:
     """Extracts the turns that its `intake` accepts.
 
@@ -60,6 +95,7 @@ class Retainer:
         backends, self._config = parts.backends, parts.config
         self._turn_log, self._observer, self._clock = backends.turn_log, backends.observer, backends.clock
         self._wake = wake
+        self._places = _Places(self._config.workers, wake)
         self._swept_at: datetime | None = None
         self._retrying = 0
         self._monotonic = monotonic
@@ -88,7 +124,7 @@ class Retainer:
         wanted, at = self._scheduler.wanted(sessions, now), self._monotonic()
         self._wanted_since = {key: self._wanted_since.get(key, at) for key in wanted}
         keys = [] if self._failures.is_store_cooling_down(now) else self._scheduler.due(sessions, now)
-        free = [key for key in keys if not self._failures.is_cooling_down(key, now)]
+        free = [key for key in keys if not self._failures.is_cooling_down(key, now) and not self._places.waits(key)]
         self._retrying = max(len(wanted) - len(free), 0)
         for key in free:
             self._wake(key)
@@ -160,7 +196,7 @@ class Retainer:
     async def _work(self, claim: Claim) -> None:
         """Take one step with a claimed session; every path releases the claim."""
         if not claim.turns:
-            await self._sum_up(claim)
+            await self._in_place(claim, partial(self._sum_up, claim))
             return
         new = unread(claim) if self._config.quotes else []
         part = quoted_part(new) if new else []
@@ -176,7 +212,17 @@ class Retainer:
             await self._turn_log.release(claim)
             self._wake(claim.key)
         else:
-            await self._ask(claim, known, self._model)
+            await self._in_place(claim, partial(self._ask, claim, known, self._model))
+
+    async def _in_place(self, claim: Claim, step: Callable[[], Awaitable[None]]) -> None:
+        """Take a step that may ask the model, or release the claim until there is a place for it."""
+        if not self._places.take(claim.key):
+            await self._turn_log.release(claim)
+            return
+        try:
+            await step()
+        finally:
+            self._places.leave()
 
     def _is_backing_off(self, claim: Claim, new: Sequence[LoggedTurn]) -> bool:
         """Whether the turns to read failed, and their back-off has not ended; it does not hold up other turns."""

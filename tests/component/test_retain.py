@@ -872,3 +872,56 @@ async def test_a_conversation_is_not_remembered_where_the_user_says_so(make_benc
     bench.say("I have two goats.", session="other")
     await bench.work()
     assert await bench.contents() == ["I have two goats."]
+
+
+async def test_a_slow_model_delays_no_quote(make_bench: MakeBench) -> None:
+    """A session that waits for its place holds no worker; it is asked about when there is one, and ticks leave it alone until then."""
+    model, asked, answers = ScriptedModel(), asyncio.Event(), asyncio.Event()
+
+    async def think() -> None:
+        asked.set()
+        await answers.wait()
+
+    model.meanwhile = think
+    bench = make_bench(model, batch_size=1, workers=1)
+    for session in ("s1", "s2", "s3"):
+        bench.say(f"My dog in {session} is called Rex", session=session)
+    first, *others = bench.woken
+    bench.woken.clear()
+    asking = asyncio.create_task(bench.retainer.process(first))
+    await asked.wait()
+
+    for key in others:
+        await asyncio.wait_for(bench.retainer.process(key), 5)
+    assert len(await bench.contents()) == 3
+    await bench.retainer.tick()
+    assert (len(model.prompts), bench.woken) == (1, [])
+    answers.set()
+    await asking
+    assert bench.woken == [others[0]]
+    await bench.work()
+    assert len(model.prompts) == 3
+    assert (await bench.totals()).waiting == 0
+
+
+async def test_a_place_that_nobody_takes_is_found_by_the_next_tick(make_bench: MakeBench) -> None:
+    model, asked, answers = ScriptedModel(), asyncio.Event(), asyncio.Event()
+
+    async def think() -> None:
+        asked.set()
+        await answers.wait()
+
+    model.meanwhile = think
+    bench = make_bench(model, batch_size=1, workers=1)
+    for session in ("s1", "s2"):
+        bench.say("My dog is called Rex", session=session)
+    first, second = bench.woken
+    bench.woken.clear()
+    asking = asyncio.create_task(bench.retainer.process(first))
+    await asked.wait()
+    await bench.retainer.process(second)
+    answers.set()
+    await asking
+    bench.woken.clear()
+    await bench.tick()
+    assert (await bench.totals()).waiting == 0
