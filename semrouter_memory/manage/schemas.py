@@ -331,16 +331,18 @@ class MemoryJson(ApiAnswer):
 class HitJson(MemoryJson):
     """A memory that a search found."""
 
-    similarity: float = Field(description="Cosine of query and memory, -1 to 1.")
+    similarity: float = Field(default_factory=float, description="Cosine of query and memory, -1 to 1.")
     relevance: float = Field(
+        default_factory=float,
         description="The calibrated probability that it helps, as recall weighs it, 0 to 1; `threshold` is compared with"
-        " it. With `memory.recall.strategy: semantic` it is the cosine."
+        " it. With `memory.recall.strategy: semantic` it is the cosine.",
     )
 
     @classmethod
-    def of_hit(cls, hit: Hit, usage: UsageById) -> "HitJson":
-        shown = MemoryJson.of(hit.memory, usage)
-        return cls.model_construct(**dict(shown), similarity=hit.similarity, relevance=hit.relevance)
+    def of_hit(cls, hit: Hit, usage: UsageById) -> Self:
+        shown = cls.of(hit.memory, usage)
+        shown.similarity, shown.relevance = hit.similarity, hit.relevance
+        return shown
 
 
 class MemoryList(ApiList[MemoryJson]):

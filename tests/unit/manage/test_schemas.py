@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from semrouter_memory.manage.schemas import MemoryJson, SearchRequest, StoreRequest, UpdateRequest
-from semrouter_memory.model import Episode, Memory, MemoryType, Scope, Usage
+from semrouter_memory.manage.schemas import HitJson, MemoryJson, SearchRequest, StoreRequest, UpdateRequest
+from semrouter_memory.model import Episode, Hit, Json, Memory, MemoryType, Scope, Usage
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -64,6 +64,25 @@ def test_every_field_of_a_memory_is_shown() -> None:
     never, unknown = MemoryJson.of(memory, {}), MemoryJson.of(memory)
     assert (never.access_count, never.last_accessed_at) == (0, None)
     assert (unknown.access_count, unknown.last_accessed_at) == (None, None)
+
+
+@pytest.mark.parametrize("category", ["work", 5, ["work"], {"of": "work"}, True, None, 'say "work"'])
+def test_a_search_shows_a_memory_as_a_list_does(category: Json) -> None:
+    """Callers may call anything in their metadata a category."""
+    memory = Memory(
+        id="m1",
+        scope=Scope("alice"),
+        type=MemoryType.SEMANTIC,
+        content="User went to Hawaii",
+        source="api",
+        observed_at=NOW,
+        created_at=NOW,
+        updated_at=NOW,
+        metadata={"category": category, "flagged": True, "contradicts": ["m2"]},
+    )
+    listed = MemoryJson.of(memory, {"m1": Usage(7, NOW)}).model_dump(mode="json")
+    found = HitJson.of_hit(Hit(memory, 0.7, 0.9), {"m1": Usage(7, NOW)})
+    assert found.model_dump(mode="json", warnings="error") == {**listed, "similarity": 0.7, "relevance": 0.9}
 
 
 @pytest.mark.parametrize(
