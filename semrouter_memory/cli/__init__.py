@@ -3,6 +3,8 @@
 What a command works with is imported when it runs: all of it takes seconds, which `--help` need not wait for.
 """
 
+import sys
+from io import TextIOWrapper
 from typing import Annotated
 
 import typer
@@ -34,6 +36,9 @@ def _version(
 
 def main() -> None:
     """Entry point: an expected failure is one clear message and exit status 2, anything else a traceback."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        # Texts may have characters that the terminal's encoding does not.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         app()
     except MemoryServiceError as error:

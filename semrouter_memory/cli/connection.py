@@ -172,6 +172,8 @@ class ApiClient:
         url = self.endpoint.url
         try:
             yield
+        except UnicodeEncodeError:
+            raise InvalidRequestError("an argument is no text in the terminal's encoding") from None
         except httpx.ConnectError:
             raise _unreachable(url) from None
         except httpx.TimeoutException:

@@ -23,7 +23,8 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the API's JSON.")]
 
 
 def print_json(value: Json) -> None:
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    # In another encoding than UTF-8, JSON's own escapes can be read everywhere.
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=not out.encoding.startswith("utf")))
 
 
 def print_lines(lines: Iterable[str]) -> None:

@@ -2,6 +2,9 @@
 
 import asyncio
 import json
+import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -282,6 +285,31 @@ async def test_stored_text_cannot_steer_the_terminal(run: Run) -> None:
     assert "\x1b" not in output
     assert "\x07" not in output
     assert "[red]evil" in output
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "gbk"])
+async def test_a_terminal_may_lack_the_letters_of_a_memory(run: Run, sidecar: Path, encoding: str) -> None:
+    content = "User likes café ☕ 咖啡 😀"
+    memory_id = await added(run, content)
+
+    def printed(*arguments: str) -> str:
+        command = [sys.executable, "-m", "semrouter_memory", "memory", *arguments]
+        command += ["--url", f"unix:{sidecar}/api.sock", "--user", "alice"]
+        environment = os.environ | {"PYTHONIOENCODING": encoding}
+        return subprocess.run(command, check=True, capture_output=True, env=environment).stdout.decode(encoding)
+
+    assert content.encode(encoding, "backslashreplace").decode(encoding) in await asyncio.to_thread(printed, "list")
+    assert json.loads(await asyncio.to_thread(printed, "get", memory_id))["content"] == content
+
+
+@pytest.mark.parametrize("arguments", [["add", "caf\udce9"], ["get", "caf\udce9"], ["list", "--project", "caf\udce9"]])
+async def test_an_argument_in_another_encoding_is_refused(run: Run, arguments: list[str]) -> None:
+    """As the shell hands over the bytes of a terminal in Latin-1."""
+    result = await run(*arguments)
+    assert (type(result.exception), str(result.exception)) == (
+        InvalidRequestError,
+        "an argument is no text in the terminal's encoding",
+    )
 
 
 async def test_the_operators_port_is_asked_with_the_token(run: Run, sidecar: Path) -> None:
