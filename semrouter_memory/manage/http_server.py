@@ -22,6 +22,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
+from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from semrouter_memory.errors import MemoryServiceError, complaint, http_answer, name_of
@@ -66,10 +67,23 @@ def install(app: FastAPI, *, max_body_bytes: int, max_bytes_of: Mapping[str, int
     app.add_middleware(_BrowserRules)
 
 
-async def _on_http(_request: Request, error: Exception) -> Response:
+async def _on_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     message, code = described(error)
-    return error_response(error.status_code, message, code=code, headers=error.headers)
+    headers = MutableHeaders(error.headers)
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED and isinstance(error.detail, str):
+        # The framework's own, which names the methods of the first route with this path alone.
+        headers["allow"] = ", ".join(method for method in _METHODS if _takes(request, method))
+    return error_response(error.status_code, message, code=code, headers=headers)
+
+
+_METHODS = ("DELETE", "GET", "PATCH", "POST", "PUT")
+
+
+def _takes(request: Request, method: str) -> bool:
+    """Whether the request's path takes this method."""
+    scope = {**request.scope, "method": method}
+    return any(route.matches(scope)[0] is Match.FULL for route in request.app.routes)
 
 
 def described(error: HTTPException) -> tuple[str, str]:

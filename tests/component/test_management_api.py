@@ -675,6 +675,21 @@ async def test_requests_that_lead_nowhere(house: House, method: str, path: str, 
 
 
 @pytest.mark.parametrize(
+    ("path", "methods"),
+    [
+        ("/v1/memory", "DELETE, GET, POST"),
+        ("/v1/memory/some", "DELETE, GET, PATCH"),
+        ("/v1/memory/sessions/a/b/end", "POST"),
+        ("/v1/knowledge", "GET, POST"),
+    ],
+)
+async def test_a_method_that_a_path_does_not_take_is_told_which_it_does(house: House, path: str, methods: str) -> None:
+    async with house.user("alice") as alice:
+        answer = await alice.options(path)
+    assert (answer.status_code, answer.headers["allow"]) == (405, methods)
+
+
+@pytest.mark.parametrize(
     ("body", "status", "code", "param"),
     [
         (b"", 400, "invalid_json", None),
