@@ -124,9 +124,8 @@ def new_person(browser: Browser, ports: Ports) -> Iterator[Callable[..., Person]
         context = browser.new_context(
             extra_http_headers={"x-authz-user-id": name},
             locale="en-GB",
-            timezone_id="UTC",
             device_scale_factor=2 if _PICTURES else 1,
-            **{"viewport": {"width": 1280, "height": 900}, "reduced_motion": "reduce", **options},
+            **{"timezone_id": "UTC", "viewport": {"width": 1280, "height": 900}, "reduced_motion": "reduce", **options},
         )
         context.set_default_timeout(_WITHIN_MS)
         person = Person(name, ports, context, context.new_page())

@@ -1,5 +1,6 @@
 """What a person does with their memories in the console."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,22 @@ def test_memories_are_listed_searched_and_narrowed(person: Person) -> None:
     expect(rows.first.get_by_role("meter", name="Relevance")).to_be_visible()
     page.reload()
     expect(rows.first).to_contain_text("budget for the Hawaii trip")
+
+
+@pytest.mark.parametrize(
+    ("zone", "time"), [("Asia/Tokyo", "2026-03-14T20:00:00Z"), ("America/Los_Angeles", "2026-03-16T03:00:00Z")]
+)
+@pytest.mark.parametrize("search", ["", "&q=tea"])
+def test_a_day_is_that_of_the_reader(new_person: Callable[..., Person], zone: str, time: str, search: str) -> None:
+    """As the dates beside the memories are."""
+    person = new_person(timezone_id=zone)
+    person.remembers({"content": "User likes tea", "observed_at": time})
+    page = person.opens(f"memories?since=2026-03-15&until=2026-03-15{search}")
+    expect(page.get_by_role("listitem").filter(has_text="User likes tea")).to_contain_text("15 Mar 2026")
+    page = person.opens(f"memories?until=2026-03-14{search}")
+    expect(page.get_by_role("main")).to_contain_text("Nothing fits.")
+    page = person.opens(f"memories?since=2026-03-16{search}")
+    expect(page.get_by_role("main")).to_contain_text("Nothing fits.")
 
 
 def test_filters_that_nothing_fits_say_so(person: Person) -> None:

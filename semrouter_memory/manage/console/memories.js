@@ -60,15 +60,27 @@ function clear(form) {
   }
 }
 
+/** The dates as moments: days begin and end where the reader is, as those that the list shows do. */
+function inMoments({ since, until, ...rest }) {
+  return { ...rest, since: startOf(since, 0), until: startOf(until, 1) };
+}
+
+function startOf(date, daysLater) {
+  const start = new Date(`${date}T00:00`);
+  start.setDate(start.getDate() + daysLater);
+  // What is no date, the API refuses in its own words.
+  return Number.isNaN(start.getTime()) ? date : start.toISOString();
+}
+
 async function listed(wanted) {
-  const { q: _, ...query } = wanted;
+  const { q: _, ...query } = inMoments(wanted);
   const list = await paged((cursor) => api("GET", "/memory", { query: { ...query, limit: PAGE, cursor } }));
   if (!list) return none(Object.values(query).some(Boolean));
   return [h("h2", { class: "visually-hidden" }, "What is remembered"), ...list];
 }
 
 async function searched(wanted) {
-  const { q, type, pinned, ...narrowed } = wanted;
+  const { q, type, pinned, ...narrowed } = inMoments(wanted);
   const body = { query: q, limit: PAGE, ...Object.fromEntries(Object.entries(narrowed).filter(([, value]) => value)) };
   if (type) body.types = [type];
   if (pinned) body.pinned = true;
