@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Route, expect
 
-from tests.console.conftest import Person, budget, days_ago, picture, said
+from tests.console.conftest import Person, barriers, budget, days_ago, picture, said
 
 
 def test_a_new_user_is_told_how_to_begin(person: Person) -> None:
@@ -174,6 +174,30 @@ def test_a_memory_is_forgotten_only_after_a_second_thought(person: Person) -> No
     assert person.contents == ["User likes tea"]
     page.go_back()
     expect(page.get_by_role("main")).to_contain_text("There is no such memory.")
+
+
+def test_what_cannot_be_forgotten_is_said_where_it_was_confirmed(person: Person) -> None:
+    """The rest of the page is inert: nothing there is read out, or can be dismissed."""
+    (memory,) = person.remembers({"content": "User likes tea"})
+    page = person.opens(f"memory/{memory}")
+
+    def refuse(route: Route) -> None:
+        if route.request.method == "DELETE":
+            route.fulfill(status=503, body="no")
+        else:
+            route.continue_()
+
+    page.route("**/v1/memory/mem_*", refuse)
+    page.get_by_role("button", name="Forget…").click()
+    dialog = page.get_by_role("dialog", name="Forget this memory?")
+    dialog.get_by_role("button", name="Forget").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("does not answer now")
+    assert barriers(page) == []
+    dialog.get_by_role("button", name="Dismiss").click()
+    expect(dialog.get_by_role("alert")).to_be_empty()
+    page.unroute("**/v1/memory/mem_*")
+    dialog.get_by_role("button", name="Forget").click()
+    expect(said(page)).to_contain_text("Forgotten.")
 
 
 def test_everything_is_forgotten_once_the_word_is_typed(person: Person) -> None:

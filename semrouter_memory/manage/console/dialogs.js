@@ -16,6 +16,7 @@ export function confirmed({ title, text, label, word = null, work }) {
     h("h2", { id }, title),
     h("p", { id: `${id}-text` }, text),
     typed && field(`Type “${word}” to confirm`, typed),
+    h("div", { role: "alert" }),
     h("div", { class: "actions end" }, button("Cancel", () => dialog.close(), { autofocus: !typed }), confirm));
   dialog.append(form);
   document.body.append(dialog);

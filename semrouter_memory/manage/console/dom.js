@@ -115,8 +115,11 @@ export function quiet() {
 }
 
 function message(id, text) {
-  const region = document.getElementById(id);
-  region.replaceChildren(...(text ? [said("p", text), button("Dismiss", () => region.replaceChildren(), { class: "plain" })] : []));
+  const regions = [...document.querySelectorAll(`#${id}, dialog [role=${id}]`)];
+  for (const each of regions) each.replaceChildren();
+  // Behind an open dialog, the page is inert: what stands there is not read out, and cannot be dismissed.
+  const region = regions.at(-1);
+  if (text) region.append(said("p", text), button("Dismiss", () => region.replaceChildren(), { class: "plain" }));
 }
 
 function sentence(text) {
