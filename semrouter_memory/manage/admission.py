@@ -280,7 +280,9 @@ def with_pin(memory: Memory, *, pinned: bool) -> Memory:
 
 
 def require_lasting(memory: Memory) -> None:
-    """Raises: InvalidRequestError: it is pinned, and expires or holds within one session."""
+    """Raises: InvalidRequestError: it is pinned, and expires or holds within one session; or holds within one and is no user's."""
+    if memory.within_session and memory.scope.kind is not OwnerKind.USER:
+        raise InvalidRequestError("only users have sessions", field="within_session")
     if memory.pinned and memory.within_session:
         raise InvalidRequestError("a memory of one session is not in every request", field="pinned")
     if memory.pinned and memory.expires_at:
@@ -331,12 +333,10 @@ def confirmed(known: Memory, memory: Memory, new: StoreRequest, metadata: Mappin
     return again
 
 
-def require_own_session(new: StoreRequest, scope: Scope) -> None:
-    """Raises: InvalidRequestError: what holds within a session belongs to no user, or is to be promoted from none."""
+def require_own_session(new: StoreRequest) -> None:
+    """Raises: InvalidRequestError: it is to be promoted from no session."""
     if new.promote and not new.within_session:
         raise InvalidRequestError("needs within_session", field="promote")
-    if new.within_session and scope.kind is not OwnerKind.USER:
-        raise InvalidRequestError("only users have sessions", field="within_session")
 
 
 def expiry(

@@ -16,6 +16,7 @@ from pydantic import Field
 from semrouter_memory.backends import Backends
 from semrouter_memory.errors import TOO_MANY_LINES, InvalidRequestError, Service, UnavailableError
 from semrouter_memory.manage import portable
+from semrouter_memory.manage.admission import require_lasting
 from semrouter_memory.manage.schemas import ApiAnswer
 from semrouter_memory.model import IMPORTED_AT, PROVENANCE_IDS, QUOTE, Json, Memory, Scope
 from semrouter_memory.ports import OwnerHold, Tombstones
@@ -168,7 +169,9 @@ class Importer:
                 "is another owner; to take over a user's memories, say so with from_user (--from-user)", field="owner"
             )
         self.admit(line)
-        return portable.memory_from(line, scope, now=self.backends.clock.now())
+        memory = portable.memory_from(line, scope, now=self.backends.clock.now())
+        require_lasting(memory)
+        return memory
 
     async def _take(self, batch: Sequence[_Numbered], report: Imported, *, exact: bool) -> None:
         owners: dict[str, list[_Numbered]] = {}

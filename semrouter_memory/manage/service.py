@@ -247,7 +247,7 @@ class MemoryService:
         self._admission.check_text(new.within_session, "within_session")
         self._admission.check_episode(new.episode, new.type)
         require_future(new.expires_at, self._clock.now())
-        require_own_session(new, scope)
+        require_own_session(new)
 
         async def store(hold: OwnerHold) -> Memory:
             time = await self._turn_log.timestamp()

@@ -186,6 +186,7 @@ LATER = "2036-01-01T00:00:00Z"
         ({"content": "x", "metadata": {"extractor": 1}}, "metadata.extractor"),
         ({"content": "x", "metadata": {"confirmations": True}}, "metadata.confirmations"),
         ({"content": "x", "metadata": {"flagged": "yes"}}, "metadata.flagged"),
+        ({"content": "x", "metadata": {"within": {"session": "s1"}, "pinned": True}}, "pinned"),
         ({"content": "x", "owner": "user:bob"}, "owner"),
     ],
 )
@@ -207,6 +208,15 @@ async def test_another_users_lines_are_taken_over_only_when_that_is_said(house: 
     assert (await imported(house, line, from_owner="user:carol")).refused == 1
     assert (await imported(house, line, from_owner="user:bob")).imported == 1
     assert {memory.scope for memory in house.store.rows.values()} == {ALICE}
+
+
+async def test_what_holds_within_a_session_becomes_no_organisations(house: House) -> None:
+    report = Imported()
+    line = {"content": "User likes tea", "owner": "user:bob", "metadata": {"within": {"session": "s1"}}}
+    await house.service.importer.run(
+        lambda _: Scope.of_owner("org:acme"), pieces(json.dumps(line).encode()), report, from_owner="user:bob"
+    )
+    assert [error.param for error in report.errors] == ["within_session"]
 
 
 async def test_an_expired_line_is_skipped(house: House) -> None:
