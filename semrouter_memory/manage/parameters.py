@@ -25,7 +25,15 @@ def _utc(time: datetime) -> datetime:
         raise ValueError("lies outside the years 1 to 9999 in UTC") from None
 
 
-UtcTime = Annotated[AwareDatetime, AfterValidator(_utc)]
+def _no_number(value: object) -> object:
+    """Digits would be read as seconds since 1970, also those of a date: "20260315"."""
+    if isinstance(value, int | float) or (isinstance(value, str) and _NUMBER.fullmatch(value)):
+        raise ValueError("must be a time with its offset from UTC (2026-03-15T10:00:00Z)")
+    return value
+
+
+_NUMBER = re.compile(r"[\s+-]*[\d.]+\s*")
+UtcTime = Annotated[AwareDatetime, BeforeValidator(_no_number), AfterValidator(_utc)]
 """With any offset from UTC; stored in UTC."""
 
 _RFC_3339 = re.compile(
