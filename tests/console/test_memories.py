@@ -133,6 +133,18 @@ def test_a_statement_shows_its_quote_and_its_history_as_a_timeline(person: Perso
     expect(page.get_by_role("region", name="What it says")).to_contain_text("$10,000")
 
 
+def test_a_quote_shows_all_that_it_says_in_its_order(person: Person) -> None:
+    said_of = [("employer", "Acme"), ("employer", "Initech"), ("2", "pets")]
+    statements = [{"attribute": name, "value": value, "text": f"User's {name} is {value}"} for name, value in said_of]
+    (memory,) = person.remembers(
+        {"content": "I work at Acme and I work at Initech", "metadata": {"form": "quote", "statements": statements}}
+    )
+    page = person.opens(f"memory/{memory}")
+    told = page.get_by_role("region", name="What it says")
+    expect(told.get_by_role("term")).to_have_text([name for name, _ in said_of])
+    expect(told.get_by_role("definition")).to_have_text([value for _, value in said_of])
+
+
 def test_an_episode_shows_its_parts(person: Person) -> None:
     budget(person)
     page = person.opens("memories?type=episodic")

@@ -63,9 +63,9 @@ export function select(name, options, chosen = "") {
   return h("select", { name }, Object.entries(options).map(([value, label]) => h("option", { value, selected: value === chosen }, label)));
 }
 
-/** Facts with names; those without a value are left out. */
-export function facts(pairs) {
-  return h("dl", { class: "facts" }, Object.entries(pairs)
+/** Facts with names, or pairs of both, where a name may come twice; those without a value are left out. */
+export function facts(named) {
+  return h("dl", { class: "facts" }, (Array.isArray(named) ? named : Object.entries(named))
     .filter(([, value]) => value !== "" && value !== null && value !== undefined && value !== false && value.length !== 0)
     .map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
 }

@@ -109,7 +109,7 @@ function origin(memory) {
   if (memory.form !== "quote" || !(memory.context || memory.statements.length)) return null;
   return section("What it says",
     memory.context && h("p", { class: "hint" }, "Said about: ", said("span", memory.context)),
-    memory.statements.length > 0 && facts(Object.fromEntries(memory.statements.map((each) => [each.attribute, said("span", each.value)]))));
+    memory.statements.length > 0 && facts(memory.statements.map((each) => [each.attribute, said("span", each.value)])));
 }
 
 function quoted(quote, linked) {
