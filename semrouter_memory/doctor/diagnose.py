@@ -25,6 +25,7 @@ ENVOY: tuple[Callable[[CheckContext], Iterable[Finding]], ...] = (
     memory_filters.secret_is_sent,
     routes.filters_call_a_cluster,
     routes.addresses_agree,
+    routes.sidecar_is_spoken_to,
     routes.api_is_reachable,
     routes.streams_end_gracefully,
 )

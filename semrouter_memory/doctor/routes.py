@@ -18,6 +18,7 @@ from semrouter_memory.doctor.gateway import (
     reaches,
 )
 from semrouter_memory.doctor.node import Node, first, route_matches, takes_headers
+from semrouter_memory.sockets import is_local
 from semrouter_memory.store.location import LiteFile
 
 _OTHER_PATHS = ("/", "/v1/files", "/v1/audio/transcriptions", "/v1/models")
@@ -178,6 +179,23 @@ def addresses_agree(context: CheckContext) -> Iterator[Finding]:
                 yield found(code, place, caller=name, called=called, listen=listen, setting=setting)
 
 
+def sidecar_is_spoken_to(context: CheckContext) -> Iterator[Finding]:
+    """The sidecar speaks HTTP/2 at its gRPC port and HTTP/1.1 at its API, both without TLS."""
+    memory = {cluster.path for cluster in context.memory_clusters}
+    api = [cluster for cluster in context.api_clusters if cluster.path not in memory]
+    server, management = context.config.server, context.config.management
+    for clusters, listen in ((context.memory_clusters, server.listen), (api, management.listen)):
+        address = of_setting(listen)
+        for cluster in clusters:
+            name, socket = cluster.get("name").text, cluster.get("transport_socket")
+            called = [each for _, each in endpoints_of(cluster) if address and reaches(each, address)]
+            if called and socket.get("typed_config").kind == "UpstreamTlsContext":
+                is_sure = any(is_local(str(each)) for each in called)
+                yield found("tls", socket, graded(is_sure), cluster=name, listen=listen)
+            if called and cluster in api and (http2 := http2_options(cluster)):
+                yield found("api-http2", http2, cluster=name)
+
+
 def endpoints_take_the_load(context: CheckContext, cluster: Node) -> Iterator[Finding]:
     endpoints, name = endpoints_of(cluster), cluster.get("name").text
     count, policy = len({address for _, address in endpoints}), cluster.get("lb_policy").choice(_POLICIES)
@@ -197,6 +215,8 @@ def limits_fit(context: CheckContext, cluster: Node) -> Iterator[Finding]:
     yield from broken("cluster", figures, cluster.get)
     if http2:
         yield from broken("http2", figures, http2.get)
+        if context.config.server.processes > 1:
+            yield from broken("shared_http2", figures, http2.get, count=context.config.server.processes)
     else:
         yield found("no-http2", cluster.get("typed_extension_protocol_options"), cluster=name)
     yield from broken("threshold", figures, _circuit_breaker(cluster).get, cluster=name)

@@ -213,6 +213,11 @@ def _protocol(envoy: Chain) -> dict[str, Any]:
     return options  # type: ignore[no-any-return]
 
 
+def _by_tls(envoy: Chain, cluster: str) -> None:
+    kind = f"{TYPES}.extensions.transport_sockets.tls.v3.UpstreamTlsContext"
+    envoy.clusters[cluster]["transport_socket"] = {"name": "tls", "typed_config": {"@type": kind}}
+
+
 def _threshold(envoy: Chain, **limits: int) -> None:
     _sidecar(envoy)["circuit_breakers"]["thresholds"][0].update(limits)
 
@@ -363,6 +368,7 @@ def _without_secret_on_route(envoy: Chain) -> None:
 
 _DISABLED = {"@type": f"{TYPES}.extensions.filters.http.ext_proc.v3.ExtProcPerRoute", "disabled": True}
 _BUFFER = 4 * 1024 * 1024
+_PROCESSES = {"memory": {"milvus": {"address": "m:1"}, "redis": {"url": "redis://r"}}, "server": {"processes": 2}}
 
 MISTAKES = [
     Mistake("recall fails closed", lambda e: _recall(e).pop("failure_mode_allow"), "error failure-mode-allow", "http_filters[3].typed_config.failure_mode_allow"),
@@ -513,6 +519,10 @@ MISTAKES = [
     Mistake("few may wait", lambda e: _threshold(e, max_pending_requests=10), "warning circuit-breaker-burst", "thresholds[0].max_pending_requests"),
     Mistake("none may wait", lambda e: _threshold(e, max_pending_requests=0), "error circuit-breaker-burst", "thresholds[0].max_pending_requests"),
     Mistake("one connection", lambda e: _threshold(e, max_connections=1), "warning circuit-breaker-burst", "thresholds[0].max_connections"),
+    Mistake("the sidecar is called by TLS", lambda e: _by_tls(e, "memory_sidecar"), "error tls", "clusters[0].transport_socket"),
+    Mistake("the API is called by TLS", lambda e: _by_tls(e, "memory_api"), "error tls", "clusters[1].transport_socket"),
+    Mistake("the API is called by HTTP/2", lambda e: e.clusters["memory_api"].update(typed_extension_protocol_options=_sidecar(e)["typed_extension_protocol_options"]), "error api-http2", "clusters[1].typed_extension_protocol_options"),
+    Mistake("several processes get few connections", lambda e: http2_of(e).pop("max_concurrent_streams"), "warning concurrent-streams", "http2_protocol_options.max_concurrent_streams", settings=_PROCESSES),
     Mistake("few streams in a connection", lambda e: http2_of(e).update(max_concurrent_streams=2), "warning concurrent-streams", "http2_protocol_options.max_concurrent_streams"),
     Mistake("a connection for ten requests", lambda e: _protocol(e).update(common_http_protocol_options={"max_requests_per_connection": 10}), "warning connection-requests", "common_http_protocol_options.max_requests_per_connection"),
     Mistake("a connection for 5 s", lambda e: _protocol(e).update(common_http_protocol_options={"max_connection_duration": "5s"}), "warning connection-duration", "common_http_protocol_options.max_connection_duration"),
