@@ -169,9 +169,10 @@ class AnswerStream(ABC):
 
     Attributes:
         kept_bytes: how much of the answer is held.
+        ended: the stream came to its regular end.
     """
 
-    __slots__ = ("_model", "_response_id", "_texts", "kept_bytes")
+    __slots__ = ("_model", "_response_id", "_texts", "ended", "kept_bytes")
 
     def __init__(self) -> None:
         # Bytes, because a list of one-token strings takes many times the memory of its characters.
@@ -179,6 +180,7 @@ class AnswerStream(ABC):
         self._response_id = ""
         self._model = ""
         self.kept_bytes = 0
+        self.ended = False
 
     @staticmethod
     @abstractmethod
@@ -188,10 +190,6 @@ class AnswerStream(ABC):
     @abstractmethod
     def add(self, name: str, event: dict[str, Any]) -> bool:
         """Take one event; False when it says that the answer failed."""
-
-    @abstractmethod
-    def done(self) -> None:
-        """The stream came to its regular end."""
 
     @abstractmethod
     def answer(self) -> Answer | None:
@@ -234,6 +232,7 @@ class JsonReader:
     """Same as `AnswerReader`, for a JSON body. An answer that was cut is no JSON, so it is none."""
 
     __slots__ = ("_body", "_interpret", "_max_bytes")
+    ended = False
 
     def __init__(self, interpret: Callable[[dict[str, Any]], Answer | None], *, max_bytes: int) -> None:
         self._interpret = interpret
@@ -272,12 +271,16 @@ class EventStreamReader:
             if self._events.over or self._stream.kept_bytes > self._max_bytes:
                 self._failed = True
 
+    @property
+    def ended(self) -> bool:
+        return self._stream.ended
+
     def finish(self) -> Answer | None:
         return None if self._failed else self._stream.answer()
 
     def _take(self, event: Event) -> None:
         if event.data.strip() == _DONE:
-            self._stream.done()
+            self._stream.ended = True
             return
         body = parsed_object(event.data)
         if event.name == "error":

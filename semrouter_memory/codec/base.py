@@ -165,6 +165,10 @@ class Answer:
 class AnswerReader(Protocol):
     """Reads one answer. Takes bytes split anywhere; bounded; never raises on what an upstream sends."""
 
+    @property
+    def ended(self) -> bool:
+        """The answer says itself that it is at its end, though the body may go on."""
+
     def feed(self, data: bytes) -> None: ...
 
     def finish(self) -> Answer | None:

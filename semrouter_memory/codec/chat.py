@@ -45,7 +45,7 @@ def _called(call: dict[str, Any]) -> dict[str, Any]:
 class ChatStream(AnswerStream):
     """In a stream, chunks with `choices` that have a `delta` each."""
 
-    __slots__ = ("_arguments", "_call_ids", "_calls", "_done", "_finished")
+    __slots__ = ("_arguments", "_call_ids", "_calls", "_finished")
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,7 +53,6 @@ class ChatStream(AnswerStream):
         self._arguments: dict[tuple[int, int, str], bytearray] = {}
         self._call_ids: dict[tuple[int, int], str] = {}
         self._finished: set[int] = set()
-        self._done = False
 
     @staticmethod
     def whole(body: dict[str, Any]) -> Answer | None:
@@ -84,9 +83,6 @@ class ChatStream(AnswerStream):
                 self._finished.add(number)
         return True
 
-    def done(self) -> None:
-        self._done = True
-
     def answer(self) -> Answer | None:
         choices = self._joined()
         if not choices:
@@ -94,7 +90,7 @@ class ChatStream(AnswerStream):
         ((first,), _), *_ = choices
         return Answer(
             texts=tuple(strip_reasoning(text) for _, text in choices),
-            complete=self._done or first in self._finished,
+            complete=self.ended or first in self._finished,
             response_id=self._response_id,
             model=self._model,
             calls=tuple(name for (choice, *_), name in self._calls.items() if choice == first and name),

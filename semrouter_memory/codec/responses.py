@@ -56,14 +56,13 @@ def call_name(item: dict[str, Any]) -> str:
 class ResponsesStream(AnswerStream):
     """In a stream, typed events. The final response object is preferred over the pieces."""
 
-    __slots__ = ("_arguments", "_calls", "_ended", "_final")
+    __slots__ = ("_arguments", "_calls", "_final")
 
     def __init__(self) -> None:
         super().__init__()
         self._arguments: dict[int, str] = {}
         self._calls: dict[int, str] = {}
         self._final: Answer | None = None
-        self._ended = False
 
     @staticmethod
     def whole(body: dict[str, Any]) -> Answer | None:
@@ -97,15 +96,11 @@ class ResponsesStream(AnswerStream):
             case "response.output_item.added" | "response.output_item.done":
                 self._item(index(event.get("output_index")), mapping(event.get("item")))
             case "response.completed" | "response.incomplete":
-                self._ended = True
+                self.ended = True
                 self._final = self.whole(response)
             case "response.failed" | "response.cancelled" | "error":
                 return False
         return True
-
-    def done(self) -> None:
-        """Some servers end this API's streams too with `[DONE]`."""
-        self._ended = True
 
     def answer(self) -> Answer | None:
         final = self._final
@@ -117,7 +112,7 @@ class ResponsesStream(AnswerStream):
         # A cut stream, or a server that leaves the output out of its final object.
         return Answer(
             texts=(strip_reasoning("".join(text for _, text in texts)),),
-            complete=self._ended,
+            complete=self.ended,
             response_id=self._response_id,
             model=self._model,
             calls=tuple(name for _, name in sorted(self._calls.items())),

@@ -43,6 +43,11 @@ class AnswerPipeline:
                 self._reader = None
                 self.damaged = True
 
+    @property
+    def ended(self) -> bool:
+        """Same as of the reader."""
+        return self._reader is not None and self._reader.ended
+
     def finish(self) -> Answer | None:
         return self._reader.finish() if self._reader is not None else None
 

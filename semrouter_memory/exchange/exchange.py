@@ -345,7 +345,8 @@ class Exchange:
         if self._state is State.ANSWER and self._answer is not None:
             self._answer.feed(event.data)
             self._move(StateTrigger.CHUNK)
-            if event.end_of_stream:
+            # Clients may go away right behind the end of an answer, and Envoy keeps the observer's stream for a minute then.
+            if event.end_of_stream or (self.observing and self._answer.ended):
                 self._end_answer()
         if self._duplex_response:
             return StreamBody(event.data, event.end_of_stream)

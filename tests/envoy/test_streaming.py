@@ -115,6 +115,22 @@ async def test_a_stream_that_the_server_cuts_is_cut_for_the_client(chain: Instal
     assert len(pieces) == 4
 
 
+@pytest.mark.parametrize("path", APIS)
+async def test_a_client_that_leaves_behind_the_last_event_is_remembered_at_once(chain: Installation, path: str) -> None:
+    """Some clients close the connection at `[DONE]` and do not wait for the end of the body."""
+    end = {CHAT: b"[DONE]", RESPONSES: b"response.completed"}[path]
+    before = await chain.metric("semrouter_memory_turns_total")
+    async with streaming(chain, path, "My parrot is called Kiki", text=WORDS, delay_ms=DELAY_MS) as pieces:
+        async for piece in pieces:
+            if end in piece.data:
+                break
+
+    async def accepted() -> bool:
+        return await chain.metric("semrouter_memory_turns_total") == before + 1
+
+    await eventually(accepted, "the turn waits for the end of a stream that nobody reads", seconds=15)
+
+
 async def test_many_streams_at_a_time(single: Installation) -> None:
     """Each of them gets its own answer, whole. Of the default chain tests/faults knows more."""
     unlimited = httpx.Limits(max_connections=None)
