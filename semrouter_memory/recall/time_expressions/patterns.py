@@ -245,16 +245,18 @@ _BOTH: tuple[tuple[_Tense, str, str, Read], ...] = (
 )
 
 _HAN_HINTS = frozenset("年月天日周星礼春夏秋冬季近刚久阵时钟前昨今明")
-_LAST_OF = re.compile(r"last|past|previous", re.IGNORECASE)
+_COUNTED = ("last", "past", "previous")
 _ARTICLE_BEFORE = re.compile(r"\b(?:the|my|your|his|her|our|their|its|every|each)\s+$", re.IGNORECASE)
 _YEAR_NUMBER = re.compile(r"20\d\d")
 _CONTINUED = re.compile(r"\s*[(（\[]|['’]|\s+of\b", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"[?!。？！\n]+|\.\s+(?=[A-Z])")
-_SINCE_BEFORE = re.compile(r"\b(?:since|starting)\s+(?:the\s+)?$|自从?$|从$", re.IGNORECASE)
-_SINCE_AFTER = re.compile(r"\s*(?:以来|至今|开始|起|之?后|以后)")
-_DEADLINE_BEFORE = re.compile(r"\b(?:until|till|by|before|after)\s+(?:the\s+)?$", re.IGNORECASE)
-_DEADLINE_AFTER = re.compile(r"\s*(?:之|以)?前")
-_PURPOSE_BEFORE = re.compile(r"\bfor\s+(?:the\s+)?$", re.IGNORECASE)
+# What the words around a time make of it: something begins then, is done by then, or is for then.
+_ROLE_BEFORE = re.compile(
+    r"\b(?:(?P<beginning>since|starting)|(?P<deadline>until|till|by|before|after)|(?P<purpose>for))\s+(?:the\s+)?$"
+    r"|(?P<beginning_zh>自从?|从)$",
+    re.IGNORECASE,
+)
+_ROLE_AFTER = re.compile(r"\s*(?:(?P<beginning>以来|至今|开始|起|之?后|以后)|(?P<deadline>(?:之|以)?前))")
 _AHEAD = re.compile(
     r"\b(?:will|shall|should|going\s+to|gonna|(?:want|need|have|like|plan|hope)\s+to|could|upcoming|book|schedule|suggest"
     r"|recommend|make|create|write|draft|cook|plan|planning|weather|forecast)\b|['’]ll\b"
@@ -308,7 +310,7 @@ def with_dates(text: str, said_at: datetime) -> str:
 def _stands_alone(match: re.Match[str]) -> bool:
     """Whether it is relative, and neither part of a longer expression ("the last week of May") nor explained already."""
     before, after = match.string[: match.start()], match.string[match.end() :]
-    is_counted = _LAST_OF.match(match.group()) and _ARTICLE_BEFORE.search(before)
+    is_counted = match.group().lower().startswith(_COUNTED) and _ARTICLE_BEFORE.search(before)
     return not (is_counted or _YEAR_NUMBER.search(match.group()) or _CONTINUED.match(after))
 
 
@@ -333,12 +335,14 @@ def _past(sentence: str, now: datetime) -> Iterator[Period]:
     for tense, match, read in expressions:
         if (tense is _Tense.OPEN and looks_ahead) or (tense is _Tense.BARE and not looks_back):
             continue
-        if _is_deadline(match, tense):
+        roles = _roles(match)
+        # What something is for, or done by, says nothing of when it was said.
+        if "deadline" in roles or (tense is _Tense.OPEN and "purpose" in roles):
             continue
         period = read(match, now)
         if period and period.start <= now:
             lasting = Period(period.start, midnight(now) + timedelta(days=1))
-            yield lasting if _is_beginning(match) else period
+            yield lasting if "beginning" in roles else period
 
 
 def _expressions(sentence: str) -> Iterator[tuple[_Tense, re.Match[str], Read]]:
@@ -356,18 +360,12 @@ def _expressions(sentence: str) -> Iterator[tuple[_Tense, re.Match[str], Read]]:
             yield rule.tense, match, rule.read
 
 
-def _is_deadline(match: re.Match[str], tense: _Tense) -> bool:
-    """Whether it is what something is for, or done by: that says nothing of when it was said."""
+def _roles(match: re.Match[str]) -> set[str]:
+    """What the words before and after make of the time: "beginning", "deadline", "purpose"."""
     before, after = match.string[: match.start()], match.string[match.end() :]
-    is_purpose = tense is _Tense.OPEN and _PURPOSE_BEFORE.search(before)
-    return bool(is_purpose or _DEADLINE_BEFORE.search(before) or _DEADLINE_AFTER.match(after))
-
-
-def _is_beginning(match: re.Match[str]) -> bool:
-    """Whether what is meant began then and lasts until now."""
-    before, after = match.string[: match.start()], match.string[match.end() :]
-    is_since = match.group().lower().startswith("since") or _SINCE_BEFORE.search(before)
-    return bool(is_since or _SINCE_AFTER.match(after))
+    found = (_ROLE_BEFORE.search(before), _ROLE_AFTER.match(after))
+    roles = {(role.lastgroup or "").removesuffix("_zh") for role in found if role}
+    return roles | ({"beginning"} if match.group().lower().startswith("since") else set())
 
 
 _RULES = tuple(
