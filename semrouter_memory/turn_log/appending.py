@@ -32,7 +32,7 @@ from semrouter_memory.turn_log.client_values import (
     storable_tools,
 )
 from semrouter_memory.turn_log.rows import Content, SessionRow, TurnRow
-from semrouter_memory.turn_log.storage import Changes, View
+from semrouter_memory.turn_log.storage import NEWEST, Changes, View
 from semrouter_memory.turn_log.tombstones import silenced
 
 
@@ -123,15 +123,11 @@ async def _partial(view: View, turn: Turn, previous: TurnRow | None, session: Se
     row = previous
     if row is None and turn.hints.conversation_id and session is not None and not any(turn.user_texts):
         # With texts it may be a second attempt at the incomplete turn, whose words it would then hold twice.
-        row = next(iter(view.visible(await view.rows.before(session.id, _NEWEST, 1))), None)
+        row = next(iter(view.visible(await view.rows.before(session.id, NEWEST, 1))), None)
     if row is None or row.accepted:
         return None
     own = await view.session(turn.scope, row.session_id)
     return row if own is not None and own.scope == turn.scope else None
-
-
-_NEWEST = 2**62
-"""Above every sequence number."""
 
 
 async def decide_append(
@@ -157,7 +153,7 @@ async def decide_append(
         said = (await view.rows.contents([partial])).get(partial.sequence)
         row, content = _merged(row, content, partial, said, max_turn_chars)
         changes.removed.append(partial)
-        if partial.session_id != session.id and len(await view.rows.before(partial.session_id, _NEWEST, 2)) == 1:
+        if partial.session_id != session.id and len(await view.rows.before(partial.session_id, NEWEST, 2)) == 1:
             changes.sessions_removed.append(partial.session_id)
     changes.keys += [(key, row.sequence, when) for key, when in row.keys.items()]
     session = session.with_turn(row)

@@ -15,7 +15,7 @@ from datetime import datetime
 from semrouter_memory.databases import micros, moment
 from semrouter_memory.model import Scope, Tombstone, TurnState
 from semrouter_memory.turn_log.rows import SessionRow, TurnRow
-from semrouter_memory.turn_log.storage import BATCH, Changes, LogRows, Storage, waiting_turns
+from semrouter_memory.turn_log.storage import BATCH, NEWEST, Changes, LogRows, Storage, waiting_turns
 from semrouter_memory.turn_log.tombstones import TombstoneChange, added, paused, resumed
 
 _FINISHED = frozenset({TurnState.EXTRACTED, TurnState.EMPTY})
@@ -206,7 +206,7 @@ async def without(rows: LogRows, changes: Changes, session: SessionRow, gone: Co
 
 async def _last(rows: LogRows, session_id: str, gone: Collection[int], condition: Callable[[TurnRow], bool]) -> int:
     """The highest sequence number of the session's other turns that meet the condition; 0 for none."""
-    sequence = 2**62
+    sequence = NEWEST
     while batch := await rows.before(session_id, sequence, BATCH):
         found = next((row.sequence for row in batch if row.sequence not in gone and condition(row)), 0)
         if found:

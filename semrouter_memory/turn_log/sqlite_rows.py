@@ -26,7 +26,7 @@ from semrouter_memory.errors import TurnLogError
 from semrouter_memory.model import TurnState
 from semrouter_memory.turn_log.client_values import Digests
 from semrouter_memory.turn_log.rows import ERASED, Content, SessionRow, TurnRow
-from semrouter_memory.turn_log.storage import MAX_SHARED, Changes
+from semrouter_memory.turn_log.storage import MAX_SHARED, NEWEST, Changes
 from semrouter_memory.turn_log.tombstones import CACHED_OWNERS, OwnerTombstones, TombstoneCache
 
 SCHEMA_VERSION = 2
@@ -175,7 +175,6 @@ def _look(path: Path, select: str) -> tuple[int, ...] | None:
 _TABLES = ("contents_0", "contents_1")
 _MIGRATE_BATCH = 32
 """Turns that one transaction of a compaction migrates, so that appends never wait long for it."""
-_HIGHEST = 2**62
 _OF_SESSION = "session = (SELECT key FROM sessions WHERE id = ?)"
 
 
@@ -221,7 +220,7 @@ class SqliteRows:
     async def listed(
         self, owner: str | None, states: frozenset[TurnState] | None, *, before: int, limit: int
     ) -> list[TurnRow]:
-        conditions: list[tuple[str, object]] = [("sequence < ?", before if before > 0 else _HIGHEST)]
+        conditions: list[tuple[str, object]] = [("sequence < ?", before if before > 0 else NEWEST)]
         if owner is not None:
             conditions.append(("session IN (SELECT key FROM sessions WHERE owner = ?)", owner))
         if states is not None:

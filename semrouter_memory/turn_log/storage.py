@@ -16,6 +16,8 @@ from semrouter_memory.turn_log.tombstones import OwnerTombstones, TombstoneChang
 
 T = TypeVar("T")
 
+NEWEST = 2**62
+"""Above every sequence number."""
 MAX_SHARED = 32
 """Of the turns that share a lookup key only so many are looked at, the most recently learned ones."""
 BATCH = 200
