@@ -4,7 +4,7 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from semrouter_memory.errors import LockLostError, UnavailableError
@@ -52,6 +52,10 @@ class Backends:
     observer: Observer
     owner_indexes: OwnerIndexes | None = None
     priority: RequestsFirst = field(default_factory=RequestsFirst)
+
+    def with_store(self, store: MemoryReader, writer: MemoryWriter) -> "Backends":
+        """The same for what another store holds; owner indexes are of memories alone."""
+        return replace(self, store=store, writer=writer, owner_indexes=None)
 
     async def locked_change(self, scope: Scope, change: Callable[[OwnerHold], Awaitable[T]]) -> T:
         """Make an idempotent change under the owner's lock; it is repeated when the lock is lost before it is complete.

@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import get_args
 
 from semrouter_memory.app.adapters import Adapters, ExternalModels
-from semrouter_memory.backends import Backends
 from semrouter_memory.compress.builder import StateBuilder
 from semrouter_memory.compress.pipeline import Compressor
 from semrouter_memory.config import KnowledgeConfig, MemoryConfig, RecallConfig
@@ -39,18 +38,7 @@ from semrouter_memory.transport.request_phase import RequestPhase
 
 def knowledge_service(config: KnowledgeConfig, adapters: Adapters) -> KnowledgeService:
     assert adapters.documents is not None
-    # Without the owners' indexes: these are of memories.
-    documents = Backends(
-        store=adapters.documents,
-        writer=adapters.documents,
-        embedder=adapters.embedder,
-        turn_log=adapters.turn_log,
-        state=adapters.state,
-        locks=adapters.locks,
-        clock=adapters.clock,
-        observer=adapters.observer,
-        priority=adapters.priority,
-    )
+    documents = adapters.with_store(adapters.documents, adapters.documents)
     return KnowledgeService(documents, deletion=DeletionService(documents), config=config)
 
 
