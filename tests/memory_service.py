@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import AsyncIterator
-from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 from fastapi import FastAPI
@@ -128,10 +128,18 @@ def memory_service(
         settings=ExchangeSettings(config, max_body_bytes=1 << 20, max_answer_bytes=1 << 20),
         clock=backends.clock,
     )
-    options.setdefault("searcher", _searcher(backends))
-    options.setdefault("new_id", lambda: f"mem_{uuid.uuid4().hex}")
+    usual = {
+        "searcher": _searcher(backends),
+        "new_id": lambda: f"mem_{uuid.uuid4().hex}",
+        "written": lambda _scope: None,
+        "ttl_days": {},
+        "session_lifetime": timedelta(days=1),
+    }
     return MemoryService(
-        backends, explainer=explainer or explaining, deletion=deletion or DeletionService(backends), **options
+        backends,
+        explainer=explainer or explaining,
+        deletion=deletion or DeletionService(backends),
+        **{**usual, **options},
     )
 
 
@@ -180,5 +188,5 @@ def _request_phase(config: MemoryConfig, backends: Backends) -> RequestPhase:
 
 def knowledge_service(backends: Backends, store: Any, config: KnowledgeConfig | None = None) -> KnowledgeService:
     """Args: store: of the documents alone."""
-    documents = replace(backends, store=store, writer=store)
+    documents = backends.with_store(store, store)
     return KnowledgeService(documents, deletion=DeletionService(documents), config=config or KnowledgeConfig())

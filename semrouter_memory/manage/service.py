@@ -10,7 +10,6 @@ import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from types import MappingProxyType
 from typing import Any
 
 from semrouter_memory.backends import Backends
@@ -73,10 +72,6 @@ _MAX_ID_CHARS = 128
 """Ours have about 30; a longer one is unknown without asking the store."""
 
 
-def _ignore(_scope: Scope) -> None:
-    pass
-
-
 def _every(_memory: Memory) -> bool:
     return True
 
@@ -105,9 +100,9 @@ class MemoryService:
         deletion: DeletionService,
         explainer: Explainer,
         searcher: VectorSearch,
-        written: Written = _ignore,
-        ttl_days: Mapping[MemoryType, float] = MappingProxyType({}),
-        session_lifetime: timedelta = timedelta(days=1),
+        written: Written,
+        ttl_days: Mapping[MemoryType, float],
+        session_lifetime: timedelta,
     ) -> None:
         self._backends = backends
         self._reader, self._turn_log, self._clock = backends.store, backends.turn_log, backends.clock
