@@ -1,6 +1,7 @@
 """What may be stored through the API, and as what: checks of what a caller sends, and the memories made of it. Pure."""
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from datetime import datetime, timedelta
@@ -52,6 +53,7 @@ _OF_THE_CONTENT = {"turn_ids", "consolidated_from", DERIVED_FROM, FORM, CONTEXT,
 _EPISODE = {each.name for each in fields(Episode)}
 _STATEMENT = {each.name for each in fields(Fact)}
 
+_NO_TEXT = re.compile(r"[\x00\ud800-\udfff]")
 _MAX_DEPTH = 16
 _INT64 = range(-(2**63), 2**63)
 
@@ -71,7 +73,7 @@ class AdmissionPolicy:
 
     def check_text(self, text: str, field: str) -> None:
         """Refuse characters that are no text, and a secret."""
-        if "\x00" in text or not _encodable(text):
+        if _NO_TEXT.search(text):
             raise InvalidRequestError(
                 f"{field} holds characters that are no text (NUL or lone surrogates)", field=field
             )
@@ -198,14 +200,6 @@ def _number_text(value: Json) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         raise InvalidRequestError("metadata holds a number that JSON does not know", field="metadata")
     return str(value)
-
-
-def _encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 # -- the memories made of it -----------------------------------------------------------------------------------------------
