@@ -6,7 +6,7 @@ with a default may be left out or null, and members that it does not have are ig
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -65,6 +65,9 @@ class Wanted:
 
     about: str
     any_of: tuple[LowerCased, ...]
+
+    def told_in(self, texts: Iterable[str]) -> bool:
+        return any(part in text for text in map(str.lower, texts) for part in self.any_of)
 
 
 def case_of(kind: type[T], value: object) -> T:

@@ -149,9 +149,9 @@ class CompressionRun:
     ) -> tuple[FactFound, int]:
         """Whether it is found, and the size of the request that asks for it."""
         if not fact.question:
-            return FactFound(fact.about, _holds(after, fact), None), 0
+            return FactFound(fact.about, fact.told_in(after), None), 0
         texts, _ = await self._next(scope, [*messages, {"role": "user", "content": fact.question}])
-        return FactFound(fact.about, _holds(after, fact), _holds(texts, fact)), self._size(texts)
+        return FactFound(fact.about, fact.told_in(after), fact.told_in(texts)), self._size(texts)
 
     # -- the exchanges -------------------------------------------------------------------------------------------------
 
@@ -197,10 +197,6 @@ def _headers(scope: Scope, protocol: Protocol, *, request_id: str) -> RequestHea
 
 def _body(messages: Sequence[Mapping[str, str]]) -> bytes:
     return orjson.dumps({"model": "m", "messages": messages})
-
-
-def _holds(texts: Sequence[str], fact: PlantedFact) -> bool:
-    return any(word in text.lower() for text in texts for word in fact.any_of)
 
 
 async def evaluate(options: EvalOptions, turns: Sequence[int]) -> None:

@@ -61,12 +61,7 @@ class Remembered:
 
     @property
     def missed(self) -> tuple[Wanted, ...]:
-        lowered = [memory.lower() for memory in self.memories]
-        return tuple(
-            wanted
-            for wanted in self.conversation.should_remember
-            if not any(part in memory for memory in lowered for part in wanted.any_of)
-        )
+        return tuple(each for each in self.conversation.should_remember if not each.told_in(self.memories))
 
     @property
     def violations(self) -> tuple[Violation, ...]:
