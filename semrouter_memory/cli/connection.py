@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from functools import partial, wraps
 from http import HTTPStatus
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any, Self
 from urllib.parse import quote
 
@@ -97,9 +96,7 @@ class ApiClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._http.close()
 
     def ask(

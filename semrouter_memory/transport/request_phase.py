@@ -3,7 +3,6 @@
 import asyncio
 from dataclasses import dataclass, field, replace
 from functools import partial
-from types import TracebackType
 from typing import Self
 
 from semrouter_memory.compress.pipeline import Compressor
@@ -44,9 +43,7 @@ class ConcurrentCompression:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._task.cancel()
 
     async def visible(self, until: float) -> tuple[str, ...]:
