@@ -245,7 +245,7 @@ _BOTH: tuple[tuple[_Tense, str, str, Read], ...] = (
 )
 
 _HAN_HINTS = frozenset("年月天日周星礼春夏秋冬季近刚久阵时钟前昨今明")
-_COUNTED = ("last", "past", "previous")
+_LAST_OF = ("last", "past", "previous")
 _ARTICLE_BEFORE = re.compile(r"\b(?:the|my|your|his|her|our|their|its|every|each)\s+$", re.IGNORECASE)
 _YEAR_NUMBER = re.compile(r"20\d\d")
 _CONTINUED = re.compile(r"\s*[(（\[]|['’]|\s+of\b", re.IGNORECASE)
@@ -310,7 +310,7 @@ def with_dates(text: str, said_at: datetime) -> str:
 def _stands_alone(match: re.Match[str]) -> bool:
     """Whether it is relative, and neither part of a longer expression ("the last week of May") nor explained already."""
     before, after = match.string[: match.start()], match.string[match.end() :]
-    is_counted = match.group().lower().startswith(_COUNTED) and _ARTICLE_BEFORE.search(before)
+    is_counted = match.group().lower().startswith(_LAST_OF) and _ARTICLE_BEFORE.search(before)
     return not (is_counted or _YEAR_NUMBER.search(match.group()) or _CONTINUED.match(after))
 
 
