@@ -68,6 +68,8 @@ _NEGATIVE_HAN = tuple(filter(CJK.match, _NEGATIVE))
 _SPELLED = {word: str(number) for word, number in (NUMBER_WORDS | ORDINALS).items()} | dict(
     entry.split("=") for entry in _DATA["numbers"].split()
 )
+_NOT_SO = tuple(tuple(each.split()) for each in _DATA["not_so"].split("|"))
+_WAS_ZH, _PAST_ZH = tuple(_DATA["was_zh"].split()), frozenset(_DATA["past_zh"])
 _OTHERS, _THIRD_PERSON = (frozenset(_DATA[name].split()) for name in ("others", "third_person"))
 _PEOPLE = {word: line.split()[0] for line in _DATA["people"].strip().splitlines() for word in line.split()}
 
@@ -284,7 +286,33 @@ def _against(content: str, sentence: str) -> str:
     by_user = not who or (_speaks_of_user(rest) and not says)
     if (who and who not in _people(content) and not by_user) or _is_of_another(found, content):
         return PERSON
-    return NEGATION if denies(content, sentence) or denies(sentence, content) else ""
+    otherwise = denies(content, sentence) or denies(sentence, content) or _is_not_so(content, sentence)
+    return NEGATION if otherwise else ""
+
+
+def _is_not_so(content: str, sentence: str) -> bool:
+    """Whether a statement says in the present what the sentence says of before, wishes or asks: "lives", of "used to live"."""
+    told, pairs = _words(content)
+    for clause in _clauses(tokens(sentence)):
+        for at in range(len(clause)):
+            for words in _NOT_SO:
+                if tuple(clause[at : at + len(words)]) != words or not (behind := clause[at + len(words) :]):
+                    continue
+                forms = _present(behind[0])
+                about = {_bare(word)[:_STEM] for word in behind[1:]}
+                if forms & set(tokens(content)) and about & {word[:_STEM] for word in told}:
+                    return True
+    if not pairs or _PAST_ZH & set(content):
+        return False
+    clauses = ["".join(clause) for clause in _clauses(tokens(sentence))]
+    shared = [len(set(pairs).intersection(_bigrams(clause))) for clause in clauses]
+    most = [clause for clause, count in zip(clauses, shared, strict=True) if count == max(shared)]
+    return bool(most) and all(any(was in clause[:_BEGINNING] for was in _WAS_ZH) for clause in most)
+
+
+def _present(verb: str) -> set[str]:
+    """What a verb may be behind "User"."""
+    return {f"{verb}s", f"{verb}es", f"{verb[:-1]}ies", *({"be": ("is",), "have": ("has",)}.get(verb, ()))}
 
 
 def _other_person(found: Sequence[str]) -> tuple[str, int]:
