@@ -197,7 +197,7 @@ def _type(name: Json) -> MemoryType:
 
 
 def _candidate(found: Extracted, turns: Sequence[LoggedTurn], extraction_model: str) -> Candidate:
-    source = turns[found.turn - 1] if 0 < found.turn <= len(turns) else _source(found.content, turns)
+    source = _source(found, turns)
     return Candidate(
         type=found.type,
         content=found.content,
@@ -210,10 +210,15 @@ def _candidate(found: Extracted, turns: Sequence[LoggedTurn], extraction_model: 
     )
 
 
-def _source(content: str, turns: Sequence[LoggedTurn]) -> LoggedTurn:
-    """The turn that a fact was read from: the one that shares most words with it, of equals the last.
+def _source(found: Extracted, turns: Sequence[LoggedTurn]) -> LoggedTurn:
+    """The turn that a fact was read from: the one that the model names, else the one that shares most words, of equals the last.
 
-    Its time is the fact's time, so that a fact from the beginning of a batch does not replace one from its end.
+    So it is where the named turn shares none and another one does. Its time is the fact's time, so that a fact from the beginning of a batch does not replace one from its end; and what is taken
+    back, or deleted, with a turn is what was read from it.
     """
-    words = set(terms(content))
-    return max(turns, key=lambda turn: (len(words.intersection(terms(turn.user_text))), turn.sequence))
+    words = set(terms(found.content))
+    shared = {turn.id: len(words.intersection(terms(turn.user_text))) for turn in turns}
+    named = turns[found.turn - 1] if 0 < found.turn <= len(turns) else None
+    if named is not None and (shared[named.id] or not any(shared.values())):
+        return named
+    return max(turns, key=lambda turn: (shared[turn.id], turn.sequence))

@@ -163,6 +163,14 @@ async def test_a_fact_has_the_turn_that_the_model_names(make_turn: MakeTurn) -> 
         assert tea.turn_ids == (turn,)
 
 
+async def test_a_turn_that_says_nothing_of_the_fact_is_not_its_source(make_turn: MakeTurn) -> None:
+    """What the user takes back with a turn would stay."""
+    turns = [make_turn("My flat is by the harbour"), make_turn("I like tea", number=2)]
+    answer = f'[{FACT[:-1]}, "turn": 1}}]'
+    (tea,) = (await LlmExtractor(Answering(answer), HashedEmbedder()).extract(turns, [])).candidates
+    assert tea.turn_ids == ("turn-2",)
+
+
 async def test_what_the_user_did_not_say_is_gated_and_counted(make_turn: MakeTurn) -> None:
     turns = [make_turn("I like tea", assistant_text="Try Brightvale tea.")]
     answer = f'[{FACT},{{"type":"semantic","content":"User buys Brightvale tea"}}]'
