@@ -57,6 +57,7 @@ def said(*texts: str) -> dict[str, Any]:
     return {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": parts}
 
 
+PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
 IMAGE = {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "AAAA"}
 CALL = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "get_weather", "arguments": "{}"}
 APPROVAL = {"type": "mcp_approval_request", "id": "mcpr_1", "server_label": "s", "name": "book", "arguments": "{}"}
@@ -75,10 +76,8 @@ def _completion(*choices: dict[str, Any], **more: Any) -> bytes:
     ).encode()
 
 
-def _answer(*texts: str, complete: bool = True, calls: tuple[str, ...] = (), arguments: str = "") -> Answer:
-    return Answer(
-        texts=texts, complete=complete, response_id="chatcmpl-7", model="m1", calls=calls, arguments=arguments
-    )
+def _answer(*texts: str, complete: bool = True, **more: Any) -> Answer:
+    return Answer(texts=texts, complete=complete, response_id="chatcmpl-7", model="m1", **more)
 
 
 def _response_answer(text: str, *, complete: bool = True, **more: Any) -> Answer:
@@ -128,6 +127,14 @@ def _chat_json() -> Iterable[tuple[str, bytes, Answer | None]]:
         _completion(_message(content=None, audio={"id": "audio_1", "data": "AAAA", "transcript": "Hi"})),
         _answer("Hi"),
     )
+    yield "an image", _completion(_message(content="", images=[PICTURE])), _answer("", depicts=True)
+    yield "an image among parts", _completion(_message(content=[PICTURE])), _answer("", depicts=True)
+    yield (
+        "an image in the second choice",
+        _completion(_message(content="a"), _message(images=[PICTURE])),
+        _answer("a", ""),
+    )
+    yield "no image", _completion(_message(content="Hi", images=[])), _answer("Hi")
     yield "refusal", _completion(_message(content=None, refusal="I cannot")), _answer("")
     yield "llama.cpp, no ids", b'{"choices":[{"message":{"content":"Hi"}}]}', Answer(texts=("Hi",), complete=True)
     yield "error object", b'{"error":{"message":"overloaded","type":"server_error"}}', None
@@ -172,6 +179,12 @@ def _chat_sse() -> Iterable[tuple[str, bytes, Answer | None]]:
         + DONE,
         full,
     )
+    yield (
+        "an image",
+        role + chunk(delta(content="", images=[PICTURE])) + chunk(delta(1, content="b")) + stop + DONE,
+        _answer("", "b", depicts=True),
+    )
+    yield "an image in the second choice", words + chunk(delta(1, images=[PICTURE])) + DONE, _answer(*full.texts, "")
     yield (
         "think sections",
         role + chunk(delta(content="<thi")) + chunk(delta(content="nk>hm</think>\n")) + words,

@@ -21,6 +21,12 @@ def _said(message: dict[str, Any], *, joint: str = "\n") -> str:
     return text_of(message.get("content"), joint=joint) or string(mapping(message.get("audio")).get("transcript"))
 
 
+def _depicts(message: dict[str, Any]) -> bool:
+    """Whether a message or delta has an image: beside its text, as most servers send them, or among its parts."""
+    parts = mappings(message.get("content"))
+    return bool(mappings(message.get("images"))) or any(part.get("type") == "image_url" for part in parts)
+
+
 def tool_calls(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The tool calls of a message or delta; the older `function_call` in the same form, without an id."""
     yield from mappings(message.get("tool_calls"))
@@ -45,13 +51,14 @@ def _called(call: dict[str, Any]) -> dict[str, Any]:
 class ChatStream(AnswerStream):
     """In a stream, chunks with `choices` that have a `delta` each."""
 
-    __slots__ = ("_arguments", "_call_ids", "_calls", "_finished")
+    __slots__ = ("_arguments", "_call_ids", "_calls", "_depicting", "_finished")
 
     def __init__(self) -> None:
         super().__init__()
         self._calls: dict[tuple[int, int, str], str] = {}
         self._arguments: dict[tuple[int, int, str], bytearray] = {}
         self._call_ids: dict[tuple[int, int], str] = {}
+        self._depicting: set[int] = set()
         self._finished: set[int] = set()
 
     @staticmethod
@@ -68,6 +75,7 @@ class ChatStream(AnswerStream):
             model=string(body.get("model")),
             calls=tuple(name for call in tool_calls(messages[0]) if (name := tool_name(call))),
             arguments="".join(_arguments(call) for call in tool_calls(messages[0])),
+            depicts=_depicts(messages[0]),
         )
 
     def add(self, name: str, event: dict[str, Any]) -> bool:  # noqa: ARG002 - chunks carry no event name
@@ -79,6 +87,8 @@ class ChatStream(AnswerStream):
             self._add_text((number,), _said(delta, joint=""))
             for call in tool_calls(delta):
                 self._call(number, call)
+            if _depicts(delta):
+                self._depicting.add(number)
             if choice.get("finish_reason"):
                 self._finished.add(number)
         return True
@@ -95,6 +105,7 @@ class ChatStream(AnswerStream):
             model=self._model,
             calls=tuple(name for (choice, *_), name in self._calls.items() if choice == first and name),
             arguments=b"".join(held for (choice, *_), held in self._arguments.items() if choice == first).decode(),
+            depicts=first in self._depicting,
         )
 
     def _call(self, choice: int, call: dict[str, Any]) -> None:
@@ -153,7 +164,7 @@ def _entries(messages: list[Any]) -> Iterator[Entry]:
         kind = _KINDS.get(string(message.get("role")), Kind.CONTEXT)
         text = text_of(message.get("content"))
         # Of what was spoken the text stands elsewhere, and a later request names it by its id.
-        lasting = holds_more(message.get("content")) or message.get("audio") is not None
+        lasting = holds_more(message.get("content")) or message.get("audio") is not None or _depicts(message)
         if kind is Kind.ASSISTANT:
             calls = tuple(_call(call) for call in tool_calls(message))
             yield Entry(kind, text, calls=calls, place=place, lasting=lasting)

@@ -90,6 +90,12 @@ def _turns(codec: Codec, raw: bytes) -> tuple[PastTurn, ...]:
             [1],
             id="a turn with a spoken answer stays",
         ),
+        pytest.param(
+            [_user("a"), _said("b") | {"images": [{"type": "image_url"}]}, _user("c")],
+            [()],
+            [1],
+            id="a turn with an answer that has an image beside its text stays",
+        ),
         pytest.param([7, _user("a"), None, _said("b"), _user("c")], [(1, 3)], [1], id="what is no message stays"),
     ],
 )
