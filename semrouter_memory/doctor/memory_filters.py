@@ -8,29 +8,41 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from semrouter_memory.codec.settings import ROUTE, ROUTE_PREFIX, Governs, governed_by
 from semrouter_memory.doctor.context import CheckContext
-from semrouter_memory.doctor.finding import Finding, broken, found
+from semrouter_memory.doctor.finding import Finding, broken, found, graded
 from semrouter_memory.doctor.gateway import PROCESSOR, FilterRole, HttpFilter, HttpFilterChain
 from semrouter_memory.doctor.node import Node, regex_matches, text_matches
 from semrouter_memory.exchange.policy import route_settings
 
 _NAMESPACE = "semrouter.memory"
 """The namespace of the sidecar's dynamic metadata."""
+_REPETITION = ("x-request-id", "idempotency-key")
+"""The headers that tell a repeated exchange."""
 _OFF = {Governs.READING: "nothing is recalled", Governs.WRITING: "nothing is stored"}
 
 
 def fields_fit_the_role(context: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
     """The sidecar is also sent the headers that it reads, and a claim, which it reads from dynamic metadata."""
     identity = context.config.memory.identity
-    headers = (":path", ":method", "content-type", identity.user_header)
     claimed = any((identity.jwt_claim, identity.organisation_claim, identity.agent_claim))
     for each in chain.applied:
         yield from broken(str(each.role), context.figures, each.setting, name=each.name)
         rules, options = each.setting("forward_rules"), each.setting("metadata_options")
-        if held := [name for name in headers if not _forwarded(rules, name)]:
-            yield found("headers-not-forwarded", rules, name=each.name, headers=", ".join(held))
+        needed, others = _headers_read(context, each)
+        if held := [name for name in (*needed, *others) if not _forwarded(rules, name)]:
+            is_error = not set(needed).isdisjoint(held)
+            yield found("headers-not-forwarded", rules, graded(is_error), name=each.name, headers=", ".join(held))
         forwarded = options.get("forwarding_namespaces").texts("untyped")
         if claimed and identity.jwt_namespace not in forwarded:
             yield found("jwt-metadata-not-forwarded", options, name=each.name, namespace=identity.jwt_namespace)
+
+
+def _headers_read(context: CheckContext, on: HttpFilter) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The headers without which memory does not work, or not as the client wants, and those that are heeded where they are sent."""
+    identity, signals = context.config.memory.identity, context.config.memory.signals
+    answer = () if on.role is FilterRole.RECALL else (":status",)
+    needed = (":path", ":method", *answer, "content-type", identity.user_header, *identity.opt_out_headers)
+    heeded = ("content-encoding", *identity.other_headers, identity.session_header, identity.session_end_header)
+    return needed, (*heeded, *_REPETITION, signals.fact_header, signals.tool_header)
 
 
 def _forwarded(rules: Node, name: str) -> bool:

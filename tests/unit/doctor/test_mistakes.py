@@ -95,6 +95,23 @@ def _stripped_by(envoy: Chain, **key_matcher: str) -> None:
     mutations.append({"remove_on_match": {"key_matcher": key_matcher}})
 
 
+def _forwards(config: dict[str, Any], *, without: str = "") -> object:
+    """Only what is read is sent along; recall is not sent the answer."""
+    read = [
+        ":path",
+        ":method",
+        "content-type",
+        "content-encoding",
+        "x-authz-user-id",
+        "x-memory-opt-out",
+        "x-memory-org",
+    ]
+    read += ["x-memory-org-admin", "x-memory-agent", "x-session-id", "x-session-end", "x-request-id", "idempotency-key"]
+    read += ["x-vsr-fact-check-needed", "x-vsr-requires-tool", *([":status"] if "observability_mode" in config else [])]
+    config["forward_rules"] = {"allowed_headers": {"patterns": [{"exact": name} for name in read if name != without]}}
+    return config
+
+
 def _metadata(config: dict[str, Any], **values: str) -> object:
     config["grpc_service"]["initial_metadata"] = [
         {"key": f"x-memory-{name.replace('_', '-')}", "value": value} for name, value in values.items()
@@ -453,6 +470,9 @@ MISTAKES = [
     Mistake("attributes are sent", lambda e: _recall(e).update(request_attributes=["request.headers"]), "warning attributes-unused", "typed_config.request_attributes"),
     Mistake("bodies may not be changed", lambda e: _recall(e).update(mutation_rules={"disallow_all": True}), "error mutation-rules", "mutation_rules.disallow_all"),
     Mistake("the user is not forwarded", lambda e: _recall(e).update(forward_rules={"allowed_headers": {"patterns": [{"prefix": ":"}, {"exact": "content-type"}]}}), "error headers-not-forwarded", "typed_config.forward_rules"),
+    Mistake("an opt-out is not forwarded", lambda e: [_forwards(config, without="x-memory-opt-out") for config in _both(e)], "error headers-not-forwarded", "typed_config.forward_rules"),
+    Mistake("the status is not forwarded", lambda e: _forwards(_retain(e), without=":status"), "error headers-not-forwarded", "http_filters[2].typed_config.forward_rules"),
+    Mistake("the session is not forwarded", lambda e: _forwards(_recall(e), without="x-session-id"), "warning headers-not-forwarded", "http_filters[3].typed_config.forward_rules"),
     Mistake("no time to rewrite", lambda e: _recall(e).pop("message_timeout"), "error message-timeout", "http_filters[3].typed_config.message_timeout", settings=_rewrite_model()),
     Mistake("no time to recall", lambda e: _recall(e).update(message_timeout="0.050s"), "error message-timeout", "typed_config.message_timeout"),
     Mistake("too much time", lambda e: _recall(e).update(message_timeout="60s"), "warning message-timeout-long", "typed_config.message_timeout"),
@@ -688,6 +708,11 @@ def _sound() -> Iterator[tuple[str, Callable[[Chain], object], str]]:
         lambda e: _recall(e).update(
             mutation_rules={"disallow_all": True, "allow_expression": {"regex": "content-length"}}
         ),
+        "two-filter",
+    )
+    yield (
+        "headers that are read are forwarded",
+        lambda e: [_forwards(config) for config in _both(e)],
         "two-filter",
     )
     yield (
