@@ -42,9 +42,12 @@ def memory_is_on_for_chats_alone(_: CheckContext, chain: HttpFilterChain) -> Ite
 
 
 def upgrades_are_not_held(_: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
-    """The body of an upgraded request never ends, so a filter that buffers it waits without limit."""
+    """The body of an upgraded request never ends, so a filter that buffers it waits without limit.
+
+    A route that answers by itself, or redirects, takes no upgrade: Envoy answers at once.
+    """
     api = {route.path for route in chain.api_routes}
-    for route in chain.routes:
+    for route in (each for each in chain.routes if each.action):
         held = _upgrades(chain, route) and _holds_bodies(route) and route.path not in api
         methods = [each for each in ("GET", "POST") if takes_headers(route.match, each, upgrade=True) is not False]
         if held and methods:
@@ -69,7 +72,7 @@ def _upgrades(chain: HttpFilterChain, route: GatewayRoute) -> bool:
 
 def bodies_fit_the_route(context: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
     """Envoy answers 413 to a buffered body above the limit, and the buffer filter to one above its own."""
-    for route in chain.chat_routes:
+    for route in (each for each in chain.chat_routes if each.action):
         if "BUFFERED" in route.request_modes:
             yield from broken("buffer", context.figures, partial(_buffer_limit, chain, route))
         for each in route.filters[: chain.memory[-1].index]:

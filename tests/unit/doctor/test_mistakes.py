@@ -716,6 +716,16 @@ def _sound() -> Iterator[tuple[str, Callable[[Chain], object], str]]:
         "two-filter",
     )
     yield (
+        "Envoy itself answers on a path, and in place of the LLM",
+        lambda e: [
+            e.manager["route_config"]["virtual_hosts"][0]["routes"].insert(
+                0, {"match": {"path": path}, "direct_response": {"status": 404}}
+            )
+            for path in ("/healthz", "/v1/responses")
+        ],
+        "two-filter",
+    )
+    yield (
         "a large buffer filter",
         lambda e: _buffer_filter(e, 64 << 20),
         "two-filter",
