@@ -233,7 +233,7 @@ def _cited(hit: Hit) -> dict[str, Json]:
     cited: dict[str, Json] = {
         "content": passage.content,
         "context": passage.context,
-        "page": passage.metadata.get("page"),
+        "page": passage.metadata.get("page") or None,
         "source": cited_source(passage),
         "published_at": passage.observed_at.isoformat(),
         "relevance": round(hit.relevance, 2),

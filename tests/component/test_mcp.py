@@ -272,6 +272,7 @@ async def test_members_search_their_organisations_documents(ports: Ports) -> Non
         (passage,) = await found(ALICE | {"x-memory-org": "acme"})
         assert passage["source"] == "leave.md"
         assert "ten days" in passage["content"]
+        assert "page" not in passage  # Markdown has no pages
         assert await found(ALICE | {"x-memory-org": "acme2"}) == await found(ALICE) == []
         await http.delete(f"/v1/knowledge/{added.json()['id']}", params={"owner": "org:acme"})
         assert await found(ALICE | {"x-memory-org": "acme"}) == []
