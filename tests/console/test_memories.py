@@ -318,7 +318,10 @@ def test_what_cannot_be_reached_is_said(person: Person) -> None:
     person.context.set_offline(False)
 
 
-@pytest.mark.parametrize(("status", "told"), [(401, "Reload the page to sign in"), (503, "does not answer now")])
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [(200, "Reload the page to sign in"), (401, "Reload the page to sign in"), (503, "does not answer now")],
+)
 @pytest.mark.parametrize("view", ["Recalls", "Data"])
 def test_what_a_proxy_refuses_in_words_of_its_own_is_said(person: Person, view: str, status: int, told: str) -> None:
     page = person.opens()
@@ -327,6 +330,19 @@ def test_what_a_proxy_refuses_in_words_of_its_own_is_said(person: Person, view: 
     expect(page.get_by_role("alert")).to_contain_text(told)
     if view == "Recalls":
         expect(page.get_by_text("This cannot be shown now.")).to_be_visible()
+
+
+def test_a_page_to_sign_in_is_neither_an_export_nor_a_report(person: Person, tmp_path: Path) -> None:
+    file = tmp_path / "memories.ndjson"
+    file.write_text("{}")
+    page = person.opens("data")
+    page.route("**/v1/memory/*port*", lambda route: route.fulfill(status=200, content_type="text/html", body="Sign in"))
+    for name in ("Export", "Import"):
+        if name == "Import":
+            page.get_by_label("File").set_input_files(file)
+        page.get_by_role("button", name=name, exact=True).click()
+        expect(page.get_by_role("alert")).to_contain_text("Reload the page to sign in")
+        page.get_by_role("button", name="Dismiss").click()
 
 
 def test_a_memory_is_pinned_and_pinned_ones_are_found(person: Person) -> None:

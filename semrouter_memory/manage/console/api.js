@@ -19,7 +19,8 @@ export class ApiError extends Error {
 
 /** For an answer that is not the API's own, but of a proxy in front of it. */
 function withoutWords(status) {
-  if (status === 401 || status === 403) return `You are not signed in, or not any more (${status}). Reload the page to sign in.`;
+  // A page to sign in may come as a success.
+  if (status < 400 || status === 401 || status === 403) return `You are not signed in, or not any more (${status}). Reload the page to sign in.`;
   return status >= 500 ? `The memory does not answer now (${status}). Try again in a moment.` : `The server answered ${status}.`;
 }
 
@@ -35,11 +36,15 @@ export function keep({ token = session.token, owner = session.owner }) {
 /** The answer's JSON. `query` values may be lists; empty ones are left out. `owned`: of the owner that is shown. */
 export async function api(method, path, { query = {}, body, owned = true } = {}) {
   const answer = await request(method, path, { query, body, owned });
-  return answer.json();
+  const told = parsed(await answer.text());
+  if (told === null) throw new ApiError(answer.status);
+  return told;
 }
 
+/** The lines of an export. */
 export async function download(path, query) {
   const answer = await request("GET", path, { query, owned: true });
+  if (!answer.headers.get("content-type")?.startsWith("application/x-ndjson")) throw new ApiError(answer.status);
   return answer.blob();
 }
 
@@ -54,7 +59,7 @@ export function upload(path, file, onProgress) {
     sending.onerror = () => reject(unreachable());
     sending.onload = () => {
       const answer = parsed(sending.responseText);
-      if (sending.status === 200) resolve(answer);
+      if (sending.status === 200 && answer) resolve(answer);
       else reject(new ApiError(sending.status, answer?.error));
     };
     sending.send(file);
