@@ -157,11 +157,13 @@ async def list_turns(
     before: Annotated[int, Query(ge=0, le=_MAX_SEQUENCE, description="`next_before` of the page before.")] = 0,
 ) -> TurnList:
     """Turns of the log, newest first, without what was said. Finished ones are there until their retention ends."""
+    # One more than is shown tells whether there is a next page.
     turns = await context.turn_log.list_turns(
-        scope=_scope(user_id), states=frozenset(state) if state else None, limit=limit, before=before
+        scope=_scope(user_id), states=frozenset(state) if state else None, limit=limit + 1, before=before
     )
-    further = turns[-1].sequence if len(turns) == limit else None
-    return TurnList(data=[TurnJson.of(turn) for turn in turns], next_before=further)
+    page = turns[:limit]
+    further = page[-1].sequence if len(turns) > limit else None
+    return TurnList(data=[TurnJson.of(turn) for turn in page], next_before=further)
 
 
 @turn_routes.get("/turns/totals", summary="Count turns")

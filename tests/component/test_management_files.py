@@ -171,6 +171,10 @@ async def test_a_dead_letter_is_found_read_retried_and_dropped(house: House, run
     page = await printed(run, "turns", "list", "--limit", "1")
     further = await printed(run, "turns", "list", "--before", str(page["next_before"]))
     assert [turn["id"] for turn in further["data"]] == [dead]
+    for last in (further, await printed(run, "turns", "list", "--limit", "2")):
+        assert last["next_before"] is None
+    further = await printed(run, "turns", "list", "--limit", "1", "--before", str(page["next_before"]))
+    assert (len(further["data"]), further["next_before"]) == (1, None)
 
     shown = json.loads((await run("turns", "show", dead)).stdout)
     assert (shown["user_text"], shown["assistant_text"]) == ("my cat is called Tom", "answer")
