@@ -57,8 +57,8 @@ class TurnDropped:
     """A finished exchange was not accepted.
 
     Attributes:
-        reason: `log_full`, `log_damaged`, `log_failed` or `internal_error` when it could not be written; `encoded_answer`
-            or `damaged_answer` when its answer could not be read.
+        reason: `log_full`, `log_damaged`, `log_failed` or `internal_error` when it could not be written; `encoded_answer`,
+            `damaged_answer` or `answer_too_large` when its answer could not be read.
         detail: the content encoding of an `encoded_answer`.
     """
 

@@ -246,6 +246,10 @@ class JsonReader:
         if len(self._body) > self._max_bytes:
             self._body = None
 
+    @property
+    def over(self) -> bool:
+        return self._body is None
+
     def finish(self) -> Answer | None:
         body = parsed_object(self._body) if self._body else None
         return self._interpret(body) if body is not None and not body.get("error") else None
@@ -254,13 +258,14 @@ class JsonReader:
 class EventStreamReader:
     """Same as `AnswerReader`, for server-sent events. A cut stream gives what came so far, not `complete`."""
 
-    __slots__ = ("_events", "_failed", "_max_bytes", "_stream")
+    __slots__ = ("_events", "_failed", "_max_bytes", "_stream", "over")
 
     def __init__(self, stream: AnswerStream, *, max_bytes: int) -> None:
         self._stream = stream
         self._max_bytes = max_bytes
         self._events = EventReader(max_event_bytes=max_bytes, max_bytes=max_bytes * _FRAMING)
         self._failed = False
+        self.over = False
 
     def feed(self, data: bytes) -> None:
         for start in range(0, len(data), _SLICE_BYTES):
@@ -269,7 +274,7 @@ class EventStreamReader:
             for event in self._events.feed(data[start : start + _SLICE_BYTES]):
                 self._take(event)
             if self._events.over or self._stream.kept_bytes > self._max_bytes:
-                self._failed = True
+                self._failed = self.over = True
 
     @property
     def ended(self) -> bool:

@@ -169,6 +169,10 @@ class AnswerReader(Protocol):
     def ended(self) -> bool:
         """The answer says itself that it is at its end, though the body may go on."""
 
+    @property
+    def over(self) -> bool:
+        """It is larger than the bound."""
+
     def feed(self, data: bytes) -> None: ...
 
     def finish(self) -> Answer | None:

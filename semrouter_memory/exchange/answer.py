@@ -19,18 +19,13 @@ _SLICE_BYTES = 64 * 1024
 
 
 class AnswerPipeline:
-    """A decoder and a reader in a row. Over the bound, or with damaged data, there is no answer.
+    """A decoder and a reader in a row. Over the bound, or with damaged data, there is no answer."""
 
-    Attributes:
-        damaged: the compressed data is damaged, or grows beyond the bound.
-    """
-
-    __slots__ = ("_decoder", "_reader", "damaged")
+    __slots__ = ("_decoder", "_reader")
 
     def __init__(self, decoder: Decoder, reader: AnswerReader) -> None:
         self._decoder = decoder
         self._reader: AnswerReader | None = reader
-        self.damaged = False
 
     def feed(self, data: bytes) -> None:
         # In slices, so that compressed data is given up before all that a large piece of it would grow to is there.
@@ -41,7 +36,13 @@ class AnswerPipeline:
                 self._reader.feed(self._decoder.decode(data[start : start + _SLICE_BYTES]))
             except BodyError:
                 self._reader = None
-                self.damaged = True
+
+    @property
+    def lost(self) -> Reason | None:
+        """Why there is no answer although one came; None when that is not so."""
+        if self._reader is None:
+            return Reason.DAMAGED_ANSWER
+        return Reason.ANSWER_TOO_LARGE if self._reader.over else None
 
     @property
     def ended(self) -> bool:

@@ -126,8 +126,8 @@ class Exchange:
         if self._answer is None or self._source is None:
             return None
         stream, self._answer = self._answer, None
-        if stream.damaged:
-            self.lost_answer = (Reason.DAMAGED_ANSWER, "")
+        if stream.lost is not None:
+            self.lost_answer = (stream.lost, "")
         answer = stream.finish()
         return turn_of(self._source, answer) if answer is not None else None
 

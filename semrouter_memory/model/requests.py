@@ -261,6 +261,7 @@ class Reason(StrEnum):
     """In a content encoding that is not known."""
     DAMAGED_ANSWER = "damaged_answer"
     """Its compressed data is damaged, or grows beyond the bound."""
+    ANSWER_TOO_LARGE = "answer_too_large"
 
     @property
     def is_outcome(self) -> bool:

@@ -554,6 +554,15 @@ class TestRetainFilter:
         exchange = make_exchange(max_answer_bytes=64)
         self.observe(exchange, chat("I live"), response_headers(), answer("x" * 100))
         assert exchange.take_turn() is None
+        assert exchange.lost_answer == (Reason.ANSWER_TOO_LARGE, "")
+
+    def test_a_stream_over_the_bound_is_no_turn(self, make_exchange: MakeExchange) -> None:
+        exchange = make_exchange(max_answer_bytes=64)
+        frame = b'data: {"id":"c","choices":[{"index":0,"delta":{"content":"%b"}}]}\n\n' % (b"x" * 100)
+        headers = response_headers("200", "text/event-stream")
+        self.observe(exchange, chat("I live"), headers, ResponseBody(frame, end_of_stream=True))
+        assert exchange.take_turn() is None
+        assert exchange.lost_answer == (Reason.ANSWER_TOO_LARGE, "")
 
     def test_response_trailers_end_the_answer(self, make_exchange: MakeExchange) -> None:
         exchange = make_exchange()
