@@ -21,6 +21,7 @@ from semrouter_memory.doctor.context import CheckContext
 from semrouter_memory.doctor.finding import Finding, found, graded
 from semrouter_memory.doctor.gateway import API_PATH, CHAT_PATHS, GatewayRoute, HttpFilter, HttpFilterChain
 from semrouter_memory.doctor.node import Node, matching, text_matches
+from semrouter_memory.doctor.rbac import refuses
 from semrouter_memory.exchange.identity import is_acceptable_id
 
 _AUTHENTICATORS = frozenset({"ApiKeyAuth", "JwtAuthentication", "BasicAuth", "ExtAuthz"})
@@ -368,16 +369,7 @@ def _refuses_blank_ends(on: HttpFilter, header: str) -> bool:
     if on.config.kind != "RBAC" or not on.is_enabled:
         return False
     rules = (on.override.get("rbac") if on.override.kind == "RBACPerRoute" else on.config).get("rules")
-    if rules.get("action").choice(("ALLOW", "DENY", "LOG")) != "DENY":
-        return False
-    policies = [policy for policy in rules.entries("policies").values() if not policy.get("condition")]
-    for_all = [policy for policy in policies if any(each.get("any").flag for each in policy.items("principals"))]
-    permissions = [each for policy in for_all for each in policy.items("permissions")]
-    # Each of them is enough alone.
-    permissions += [each for permission in permissions for each in permission.get("or_rules").items("rules")]
-    matchers = [each.get("header") for each in permissions if each.get("header", "name").text.lower() == header]
-    tests = [matcher.get("string_match") for matcher in matchers if not matcher.get("invert_match").flag]
-    return all(any(text_matches(test, sample) for test in tests) for sample in _BLANK_ENDS)
+    return all(refuses(rules, header, value) for value in _BLANK_ENDS)
 
 
 def ids_are_not_sent_upstream(context: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:

@@ -177,7 +177,7 @@ def regex_matches(matcher: Node, text: str) -> bool | None:
 def route_matches(match: Node, method: str, path: str) -> bool | None:
     """Whether a route takes a plain request, which is no upgrade."""
     asks_for_more = any(match.get(name) for name in _CONDITIONS)
-    return _all([_path_matches(match, path), takes_headers(match, method), None if asks_for_more else True])
+    return all_of([_path_matches(match, path), takes_headers(match, method), None if asks_for_more else True])
 
 
 def matching(entries: Iterable[Node], method: str, path: str) -> Iterator[Node]:
@@ -192,13 +192,19 @@ def matching(entries: Iterable[Node], method: str, path: str) -> Iterator[Node]:
 
 def takes_headers(match: Node, method: str, *, upgrade: bool = False) -> bool | None:
     """Whether the route takes a request with that method, and with an `upgrade` header or without."""
-    return _all([_header_matches(header, method, upgrade=upgrade) for header in match.items("headers")])
+    return all_of([_header_matches(header, method, upgrade=upgrade) for header in match.items("headers")])
 
 
-def _all(parts: Sequence[bool | None]) -> bool | None:
+def all_of(parts: Sequence[bool | None]) -> bool | None:
     if False in parts:
         return False
     return None if None in parts else True
+
+
+def any_of(parts: Sequence[bool | None]) -> bool | None:
+    if True in parts:
+        return True
+    return None if None in parts else False
 
 
 def _first_test(matcher: Node, tests: dict[str, _PathTest], text: str) -> bool | None:

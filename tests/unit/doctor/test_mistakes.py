@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
@@ -161,6 +162,28 @@ def _named_elsewhere(envoy: Chain) -> None:
     kind = "extensions.filters.http.ext_authz.v3.ExtAuthz"
     _replace_auth(envoy, kind, {"grpc_service": {"envoy_grpc": {"cluster_name": "llm"}}})
     _unguarded(envoy)
+
+
+def _guarded_by(envoy: Chain, *, action: str, policy: dict[str, Any]) -> None:
+    filter_of(envoy, "envoy.filters.http.rbac")["rules"] = {"action": action, "policies": {"ids": policy}}
+
+
+def _of_a_pattern() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Policies that let only ids through which have no blank."""
+    regex, everything = {"regex": "[A-Za-z0-9._-]+"}, [{"any": True}]
+    is_one = {"header": {"name": "x-authz-user-id", "string_match": {"safe_regex": regex}}}
+    is_none = {"header": {**is_one["header"], "invert_match": True}}
+    yield "allowed", "ALLOW", {"permissions": [is_one], "principals": everything}
+    yield (
+        "and more",
+        "ALLOW",
+        {"permissions": [{"and_rules": {"rules": [{"destination_port": 1}, is_one]}}], "principals": everything},
+    )
+    yield "all others denied", "DENY", {"permissions": [{"not_rule": is_one}], "principals": everything}
+    yield "inverted", "DENY", {"permissions": [is_none], "principals": everything}
+    yield "of principals", "DENY", {"permissions": everything, "principals": [{"not_id": is_one}]}
+    old = {"header": {"name": "X-Authz-User-Id", "safe_regex_match": regex}}
+    yield "in an old spelling", "ALLOW", {"permissions": [old], "principals": everything}
 
 
 def _refuses(envoy: Chain, regex: str, header: str = "x-authz-user-id") -> None:
@@ -430,6 +453,10 @@ MISTAKES = [
     Mistake("a subject with a blank is refused before it is known", lambda e: move(e, "envoy.filters.http.rbac", 0), "error blank-ends-accepted", "http_filters[1]", chain="jwt"),
     Mistake("only a blank at the beginning is refused", lambda e: _refuses(e, "(?s)\\s.*"), "error blank-ends-accepted", "http_filters[0]", chain="jwt"),
     Mistake("blanks are refused to some alone", lambda e: next(iter(filter_of(e, "envoy.filters.http.rbac")["rules"]["policies"].values())).update(principals=[{"url_path": {"path": {"prefix": "/x"}}}]), "error blank-ends-accepted", "http_filters[0]", chain="jwt"),
+    Mistake("ids of a pattern are let through, and all others", lambda e: _guarded_by(e, action="ALLOW", policy={**next(_of_a_pattern())[2], "permissions": [{"any": True}]}), "error blank-ends-accepted", "http_filters[0]", chain="jwt"),
+    Mistake("blanks are refused under a condition", lambda e: next(iter(filter_of(e, "envoy.filters.http.rbac")["rules"]["policies"].values())).update(condition={"const_expr": {"bool_value": False}}), "error blank-ends-accepted", "http_filters[0]", chain="jwt"),
+    Mistake("what is not known of ids is logged", lambda e: _guarded_by(e, action="LOG", policy={"permissions": [{"destination_port": 1}], "principals": [{"any": True}]}), "error blank-ends-accepted", "http_filters[0]", chain="jwt"),
+    Mistake("blanks are logged", lambda e: filter_of(e, "envoy.filters.http.rbac")["rules"].update(action="LOG"), "error blank-ends-accepted", "http_filters[0]", chain="jwt"),
     Mistake("blanks are refused in another header", lambda e: _refuses(e, "(?s)\\s.*|.*\\s", "x-other"), "error blank-ends-accepted", "http_filters[0]", chain="jwt"),
     Mistake("the API's route refuses nothing", lambda e: _per_route(e, "memory-api", envoy_filters_http_rbac={"@type": f"{TYPES}.extensions.filters.http.rbac.v3.RBACPerRoute"}), "error blank-ends-accepted", "http_filters[0]", chain="jwt"),
     Mistake("the API's route refuses nothing, wrapped", lambda e: _per_route(e, "memory-api", envoy_filters_http_rbac={"@type": f"{TYPES}.config.route.v3.FilterConfig", "config": {"@type": f"{TYPES}.extensions.filters.http.rbac.v3.RBACPerRoute"}}), "error blank-ends-accepted", "http_filters[0]", chain="jwt"),
@@ -714,6 +741,10 @@ def _sound() -> Iterator[tuple[str, Callable[[Chain], object], str]]:
         "headers that are read are forwarded",
         lambda e: [_forwards(config) for config in _both(e)],
         "two-filter",
+    )
+    yield from (
+        (f"ids are of a pattern alone, {name}", partial(_guarded_by, action=action, policy=policy), "jwt")
+        for name, action, policy in _of_a_pattern()
     )
     yield (
         "Envoy itself answers on a path, and in place of the LLM",
