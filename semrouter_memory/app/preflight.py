@@ -50,7 +50,7 @@ def check_parts(config: Config) -> None:
 
 async def _trace_once(config: Config) -> None:
     if (tracer := start_tracing(config.telemetry.tracing)) is not None:
-        await tracer.stop(0)
+        await tracer.stop(1)  # nothing waits to be exported: an end that takes longer is none of ours
 
 
 Question = Callable[[], object]
@@ -116,6 +116,8 @@ def _machine_questions(config: Config) -> Iterator[Question]:
     for name, listen in _listening(config):
         if path := unix_path(listen):
             yield partial(_require_no_file, name, path)
+    if (path := _lite_path(config)) is not None:
+        yield partial(_require_file, path)
     if config.memory.milvus.uri is None and config.memory.milvus.address is None:
         yield _require_lite
 
@@ -124,17 +126,23 @@ def _directories(config: Config) -> Iterator[tuple[str, Path]]:
     """The directories that are made and written to, by setting."""
     memory, recording = config.memory, config.recording
     yield "memory.data_dir", memory.directory
-    try:
-        place = locate(memory.milvus, memory.directory)
-    except ConfigurationError:
-        place = None  # another question says so
-    if isinstance(place, LiteFile) and memory.milvus.uri is not None:
-        yield "memory.milvus.uri", place.path.parent
+    path = _lite_path(config)
+    if path is not None and memory.milvus.uri is not None:
+        yield "memory.milvus.uri", path.parent
     if recording.enabled and recording.directory is not None:
         yield "recording.directory", recording.directory.expanduser()
     for name, listen in _listening(config):
         if path := unix_path(listen):
             yield name, path.parent
+
+
+def _lite_path(config: Config) -> Path | None:
+    """Milvus Lite's file, where memories are in one."""
+    try:
+        place = locate(config.memory.milvus, config.memory.directory)
+    except ConfigurationError:
+        return None  # another question says so
+    return place.path if isinstance(place, LiteFile) else None
 
 
 def _named(setting: str, question: Question) -> Question:
@@ -205,6 +213,13 @@ def _require_same_log(directory: Path, *, is_shared: bool) -> None:
 def _require_no_file(setting: str, path: Path) -> None:
     if path.exists() and not path.is_socket():
         raise ConfigurationError(f"{setting}: cannot listen on {path}: a file that is no socket is in the way")
+
+
+def _require_file(path: Path) -> None:
+    if path.is_dir():
+        raise ConfigurationError(
+            f"memory.milvus.uri: cannot use {path} for Milvus Lite: Is a directory; name a file in it"
+        )
 
 
 def _require_lite() -> None:

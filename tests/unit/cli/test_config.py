@@ -100,6 +100,7 @@ ON_THE_MACHINE: list[tuple[dict[str, Any], list[str]]] = [
         for path in ("/proc/d/data", "/proc")
     ),
     ({"memory": {"milvus": {"uri": "/dev/null/milvus.db"}}}, ["memory.milvus.uri", "Not a directory"]),
+    ({"memory": {"milvus": {"uri": "/tmp"}}}, ["memory.milvus.uri", "Is a directory"]),
     ({"recording": {"enabled": True, "directory": "/dev/null/r"}}, ["recording.directory", "Not a directory"]),
     *(
         ({section: {name: f"unix:{path}"}}, [f"{section}.{name}", why])
@@ -177,7 +178,7 @@ def test_what_a_start_would_load_is_loaded(settings: Settings, tmp_path: Path) -
     assert "semrouter-memory model build" in check(settings.write({"memory": dimensions}))
     assert "fits" in check(settings.path, "--elsewhere")
     tracing = {"telemetry": {"tracing": {"enabled": True, "protocol": "grpc"}}}
-    assert "fits" in check(settings.write(tracing))
+    assert check(settings.write(tracing)) == f"{settings.path} fits\n"
 
 
 @pytest.mark.parametrize(
