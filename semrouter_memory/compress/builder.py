@@ -269,7 +269,8 @@ def rewritten(
     said = _checkable(state_text(state)) | _checkable(" ".join(statements))
     for turn in turns:
         said |= _spoken(f"{turn.user_text} {turn.assistant_text}")
-    is_told = telling([*statements, *(text for turn in turns for text in (turn.user_text, turn.assistant_text))])
+    texts = (text[:_MAX_TURN_CHARS] for turn in turns for text in (turn.user_text, turn.assistant_text))
+    is_told = telling([*statements, *texts])
 
     entries = [
         entry

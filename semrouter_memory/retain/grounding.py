@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property, lru_cache
+from itertools import product
 
 from semrouter_memory.language.names import capitalised
 from semrouter_memory.language.phrases import begins, lists, phrases, word_set
@@ -46,6 +47,8 @@ _STEM = 5
 """Words count as the same by so many first letters: "diagnosed", "diagnosis"."""
 _SCOPE = 4
 """Words behind a negation that it denies."""
+_NOT_SO_SCOPE = 12
+"""Words behind a verb that are said with it."""
 _BEGINNING = 3
 """Tokens of a sentence in which another person's mention begins."""
 _CLAUSE_MARKS = frozenset(",;.!?")
@@ -293,15 +296,15 @@ def _against(content: str, sentence: str) -> str:
 def _is_not_so(content: str, sentence: str) -> bool:
     """Whether a statement says in the present what the sentence says of before, wishes or asks: "lives", of "used to live"."""
     told, pairs = _words(content)
+    said, stems = set(tokens(content)), {word[:_STEM] for word in told}
     for clause in _clauses(tokens(sentence)):
-        for at in range(len(clause)):
-            for words in _NOT_SO:
-                if tuple(clause[at : at + len(words)]) != words or not (behind := clause[at + len(words) :]):
-                    continue
-                forms = _present(behind[0])
-                about = {_bare(word)[:_STEM] for word in behind[1:]}
-                if forms & set(tokens(content)) and about & {word[:_STEM] for word in told}:
-                    return True
+        for at, words in product(range(len(clause)), _NOT_SO):
+            end = at + len(words)
+            if tuple(clause[at:end]) != words or end == len(clause):
+                continue
+            about = {_bare(word)[:_STEM] for word in clause[end + 1 : end + 1 + _NOT_SO_SCOPE]}
+            if _present(clause[end]) & said and about & stems:
+                return True
     if not pairs or _PAST_ZH & set(content):
         return False
     clauses = ["".join(clause) for clause in _clauses(tokens(sentence))]
