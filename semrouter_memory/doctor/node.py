@@ -45,9 +45,7 @@ class Node:
         """The field that these names lead to, one below the other; both of Envoy's spellings of a name are found."""
         node = self
         for name in names:
-            fields = node.fields
-            value = fields.get(name, fields.get(_camel_case(name)))
-            node = node._child(value, f"{node.path}.{name}" if node.path else name)
+            node = node._field(name)
         return node
 
     def items(self, name: str) -> list["Node"]:
@@ -76,7 +74,8 @@ class Node:
     @property
     def type(self) -> str:
         """The full name of the message's type, when one is given."""
-        return str(self.fields.get(_TYPE) or "").rpartition("/")[2]
+        given = self.fields.get("type_url" if self._is_struct else _TYPE)
+        return str(given or "").rpartition("/")[2]
 
     @property
     def kind(self) -> str:
@@ -112,6 +111,19 @@ class Node:
         """A value of an enumeration, by its name in any case or by its number; the first name when it is missing."""
         numbered = {str(number): name for number, name in enumerate(names)} | {name: name for name in names}
         return self._read(numbered.get(str(self.value).upper()), f"one of {', '.join(names)}") or names[0]
+
+    @property
+    def _is_struct(self) -> bool:
+        """Whether it is a TypedStruct, another spelling of a message: its type and its fields are values of the struct's."""
+        return isinstance(self.value, dict) and str(self.value.get(_TYPE)).endswith(".TypedStruct")
+
+    def _field(self, name: str) -> "Node":
+        fields, path = self.fields, self.path
+        if self._is_struct:
+            path = f"{path}.value"
+            fields = self._child(fields.get("value"), path).fields
+        value = fields.get(name, fields.get(_camel_case(name)))
+        return self._child(value, f"{path}.{name}" if path else name)
 
     def _child(self, value: Any, path: str) -> "Node":
         return Node(value, path, self.misread)

@@ -222,6 +222,15 @@ def _early(envoy: Chain, *mutations: dict[str, Any]) -> None:
     envoy.manager["early_header_mutation_extensions"][0]["typed_config"]["mutations"] += mutations
 
 
+def _as_structs(envoy: Chain) -> object:
+    """The filters' configurations in another spelling, which control planes write that do not know their types."""
+    for entry in envoy.manager["http_filters"]:
+        config = entry["typed_config"]
+        struct = {"@type": "type.googleapis.com/xds.type.v3.TypedStruct", "type_url": config.pop("@type")}
+        entry["typed_config"] = {**struct, "value": config}
+    return envoy
+
+
 def _mutation(*mutations: dict[str, Any]) -> dict[str, Any]:
     kind = f"{TYPES}.extensions.filters.http.header_mutation.v3.HeaderMutation"
     return {"name": "mutation", "typed_config": {"@type": kind, "mutations": {"request_mutations": list(mutations)}}}
@@ -609,6 +618,7 @@ MISTAKES = [
     Mistake("an authorisation server may set another header", lambda e: _asked_of_a_server(e, allowed_upstream_headers={"patterns": [{"exact": "x-user"}]}), "error user-not-passed-on", "typed_config.http_filters"),
     Mistake("the API is not authenticated", lambda e: _route(e, "memory-api")["typed_per_filter_config"].update(_off("envoy.filters.http.api_key_auth")), "error authentication-off", "routes[1]"),
     Mistake("a route's setting has another name", lambda e: _per_route(e, "llm", memory_recall=override(grpc_initial_metadata=[{"key": "x-memory-limt", "value": "1"}]), memory_retain=override(grpc_initial_metadata=[{"key": "x-memory-limt", "value": "1"}])), "error setting-unknown", 'routes[0].typed_per_filter_config["memory.retain"].overrides.grpc_initial_metadata[0]'),
+    Mistake("a filter is a struct, and fails closed", lambda e: (_recall(e).pop("failure_mode_allow"), _as_structs(e)), "error failure-mode-allow", "http_filters[3].typed_config.value.failure_mode_allow"),
     Mistake("a filter buffers 4 MiB", lambda e: _buffer_filter(e, _BUFFER), "warning buffer-filter", "http_filters[1].typed_config.max_request_bytes"),
 ]  # fmt: skip
 
@@ -760,6 +770,11 @@ def _sound() -> Iterator[tuple[str, Callable[[Chain], object], str]]:
         "a large buffer filter",
         lambda e: _buffer_filter(e, 64 << 20),
         "two-filter",
+    )
+    yield (
+        "structs in place of messages",
+        _as_structs,
+        "jwt",
     )
     yield (
         "camel case",
