@@ -189,7 +189,7 @@ def regex_matches(matcher: Node, text: str) -> bool | None:
 def route_matches(match: Node, method: str, path: str) -> bool | None:
     """Whether a route takes a plain request, which is no upgrade."""
     asks_for_more = any(match.get(name) for name in _CONDITIONS)
-    return all_of([_path_matches(match, path), takes_headers(match, method), None if asks_for_more else True])
+    return all_of([path_matches(match, path), takes_headers(match, method), None if asks_for_more else True])
 
 
 def matching(entries: Iterable[Node], method: str, path: str) -> Iterator[Node]:
@@ -227,7 +227,7 @@ def _first_test(matcher: Node, tests: dict[str, _PathTest], text: str) -> bool |
     return next((test(fold(text), fold(node.text)) for test, node in wanted if node), None)
 
 
-def _path_matches(match: Node, path: str) -> bool | None:
+def path_matches(match: Node, path: str) -> bool | None:
     """Whether a RouteMatch's path part takes a path without a query."""
     taken = _first_test(match, _PATH_TESTS, path)
     if taken is None and not match.get("connect_matcher"):

@@ -17,7 +17,7 @@ from semrouter_memory.doctor.gateway import (
     of_setting,
     reaches,
 )
-from semrouter_memory.doctor.node import Node, first, route_matches, takes_headers
+from semrouter_memory.doctor.node import Node, first, path_matches, route_matches, takes_headers
 from semrouter_memory.sockets import is_local
 from semrouter_memory.store.location import LiteFile
 
@@ -44,10 +44,12 @@ def memory_is_on_for_chats_alone(_: CheckContext, chain: HttpFilterChain) -> Ite
 def upgrades_are_not_held(_: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
     """The body of an upgraded request never ends, so a filter that buffers it waits without limit.
 
-    A route that answers by itself, or redirects, takes no upgrade: Envoy answers at once.
+    Only on the paths of chats, whoever answers there: the sidecar leaves other requests at their headers.
     """
     api = {route.path for route in chain.api_routes}
-    for route in (each for each in chain.routes if each.action):
+    for route in chain.routes:
+        if all(path_matches(route.match, path) is False for path in CHAT_PATHS):
+            continue
         held = _upgrades(chain, route) and _holds_bodies(route) and route.path not in api
         methods = [each for each in ("GET", "POST") if takes_headers(route.match, each, upgrade=True) is not False]
         if held and methods:

@@ -222,6 +222,17 @@ def _early(envoy: Chain, *mutations: dict[str, Any]) -> None:
     envoy.manager["early_header_mutation_extensions"][0]["typed_config"]["mutations"] += mutations
 
 
+def _answered(envoy: Chain, path: str, *headers: dict[str, Any]) -> None:
+    """By Envoy itself; the memory filters are on there."""
+    answer = {"match": {"path": path, "headers": [*headers]}, "direct_response": {"status": 404}}
+    envoy.manager["route_config"]["virtual_hosts"][0]["routes"].insert(0, answer)
+
+
+def _answers_by_itself(envoy: Chain) -> None:
+    _answered(envoy, "/healthz")
+    _answered(envoy, "/v1/responses", {"name": "upgrade", "present_match": False})
+
+
 def _as_structs(envoy: Chain) -> object:
     """The filters' configurations in another spelling, which control planes write that do not know their types."""
     for entry in envoy.manager["http_filters"]:
@@ -518,6 +529,7 @@ MISTAKES = [
     Mistake("two processes in turn", lambda e: (_second_endpoint(e, 50052), _sidecar(e).update(lb_policy="ROUND_ROBIN")), "warning lb-policy", "clusters[0].lb_policy", settings={"memory": {"milvus": {"address": "m:1"}}}),
     Mistake("two processes, one Lite file", lambda e: _second_endpoint(e, 50052), "error lite-shared", "clusters[0].load_assignment"),
     Mistake("upgrades reach the filters", lambda e: _route(e)["match"]["headers"].clear(), "error upgrade-held", "routes[0].match"),
+    Mistake("upgrades reach the filters where Envoy answers", partial(_answered, path="/v1/responses"), "error upgrade-held", "routes[0].match"),
     Mistake("a POST may upgrade", lambda e: _route(e)["match"]["headers"].pop(1), "warning upgrade-held", "routes[0].match"),
     Mistake("memory on every path", lambda e: _route(e)["match"].update(safe_regex={"regex": "/v1/.*"}), "warning memory-on-other-paths", "routes[0].match"),
     Mistake("no memory for chats", lambda e: _per_route(e, "llm", memory_retain=_DISABLED, memory_recall=_DISABLED), "error chat-without-memory", "route_config"),
@@ -758,12 +770,7 @@ def _sound() -> Iterator[tuple[str, Callable[[Chain], object], str]]:
     )
     yield (
         "Envoy itself answers on a path, and in place of the LLM",
-        lambda e: [
-            e.manager["route_config"]["virtual_hosts"][0]["routes"].insert(
-                0, {"match": {"path": path}, "direct_response": {"status": 404}}
-            )
-            for path in ("/healthz", "/v1/responses")
-        ],
+        _answers_by_itself,
         "two-filter",
     )
     yield (
