@@ -86,6 +86,30 @@ def _order() -> re.Pattern[str]:
     )
 
 
+_PARTS = re.compile(
+    r"[,;:(]\s+|\s\(|\s[-–—]+\s|[，；：（]|\s(?=(?:because|cause|cos|cuz|since|as|so|but|and)\s+(?:i|i'm|im|we|we're|my|our)\b)",
+    re.IGNORECASE,
+)
+_QUOTED = re.compile(r"[\"“”「」『』«»]")
+
+
+def tells_besides(sentence: str) -> bool:
+    """Whether a part of a question or an order tells of the user: "I do everything on a Chromebook, can I run it there?"."""
+    if _QUOTED.search(sentence):
+        return False
+    # Its mark is that of the whole.
+    parts = _PARTS.split(sentence.replace("’", "'").rstrip(" ?？!！)）"))
+    return len(parts) > 1 and any(_telling().match(part) and not asks(part) for part in parts)
+
+
+@cache
+def _telling() -> re.Pattern[str]:
+    return pattern(
+        r"^\W*(?:{goes_on_telling}\W+)*(?:{first_person} (?!{of_the_moment})\w|(?:my|our) (?:[\w'-]+ ){1,3}?{having}\W)"
+        r"|^\s*(?:因为|但是?|不过|另外|而且)?(?:我|咱)(?!们?(?:想|要|该|应该|需要|可以|刚|试|觉得|看))"
+    )
+
+
 # -- courtesies
 
 _MOST_NAMED = 2

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from semrouter_memory.language.sentences import QUESTION_MARKS, asks, orders
+from semrouter_memory.language.sentences import QUESTION_MARKS, asks, orders, tells_besides
 from semrouter_memory.language.words import ngrams, tokens
 from semrouter_memory.learned import Features, Multinomial, components
 from semrouter_memory.model import Vector
@@ -29,7 +29,8 @@ CUT = 0.16
 _TRUER = 0.3
 """So many times as likely as to be supposed, played, ironic, pasted or about others it must be to be worth keeping."""
 _ASKING_CUT = 0.5
-"""A question or an order tells something on the way, or is of no use later."""
+"""A question or an order tells something on the way, or is of no use later. One with a part that tells of the user need not
+be so sure."""
 _SMALL_TALK = 0.88
 _UNTRUE = 0.9
 """From these probabilities on a sentence does not even explain one that is worth keeping."""
@@ -99,8 +100,8 @@ class SentenceScore:
     def worth(self, vector: Vector | None = None) -> float:
         """The probability that the sentence is worth keeping; 0 where it need not be asked what it tells.
 
-        That is so where it is too likely not meant as true of the user, and where it asks or orders and does not tell for
-        sure.
+        That is so where it is too likely not meant as true of the user, and where it asks or orders and neither tells for
+        sure nor has a part that tells of the user.
 
         Args:
             vector: the sentence's; None leaves it at what the words tell.
@@ -111,7 +112,7 @@ class SentenceScore:
         worth = found["lasting"]
         if worth < _TRUER * found["untrue"]:
             return 0.0
-        return worth if worth >= _ASKING_CUT or not self.asking else 0.0
+        return worth if worth >= _ASKING_CUT or not self.asking or tells_besides(self.text) else 0.0
 
 
 def judge(sentences: Sequence[Sentence]) -> list[SentenceScore]:

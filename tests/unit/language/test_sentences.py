@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semrouter_memory.language.sentences import asks, is_courtesy, sentences
+from semrouter_memory.language.sentences import asks, is_courtesy, sentences, tells_besides
 
 
 @pytest.mark.parametrize(
@@ -92,3 +92,34 @@ def test_what_greets_thanks_or_wishes_well_is_a_courtesy(sentence: str) -> None:
 )
 def test_what_says_something_else_is_none(sentence: str) -> None:
     assert not is_courtesy(sentence)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "I do everything on a Chromebook, is there a way to run it there?",
+        "write a script - we’re on Alpine",
+        "what can I cook (I have no oven)?",
+        "plan two walks because my left knee is still bad",
+        "which plan fits, I'm retired and hardly call",
+        "怎么装，我用的是 Windows",
+    ],
+)
+def test_a_part_of_a_question_or_an_order_may_tell_of_the_user(asked: str) -> None:
+    assert tells_besides(asked)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "how do I center a div?",
+        "is it open, and what do I need?",
+        "I want a poem, make it short",
+        "how do you say it in Czech, I forgot",
+        'translate "I live in Bonn, I work nights"',
+        "朋友问：“今天，我过敏”，怎么回",
+        "这个词，我没见过什么意思",
+    ],
+)
+def test_what_is_wanted_quoted_or_of_the_moment_tells_nothing(asked: str) -> None:
+    assert not tells_besides(asked)

@@ -135,6 +135,32 @@ def test_plain_requests_questions_and_thanks_are_not(said: str, probability: Pro
     assert probability(said, asked="Noted.") < CUT
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "can you recommend a pan, we only have an induction hob",
+        "what should I plant, I'm renting and can't dig",
+        "how much soil do I need, our balcony is 4 metres long",
+        "推荐个电影，我家孩子五岁",
+    ],
+)
+def test_what_a_question_or_an_order_tells_of_the_user_on_the_way_is_kept(said: str, probability: Probability) -> None:
+    assert probability(said) >= CUT
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "how do you say good night in Czech, I forgot",
+        "I have to go now, can we continue later?",
+        "I tried restarting, what else can I do?",
+        "can you make it shorter, I don't like the second paragraph",
+    ],
+)
+def test_what_it_tells_of_the_moment_is_not(said: str, probability: Probability) -> None:
+    assert probability(said) < CUT
+
+
 def test_a_question_before_it_makes_an_answer_of_a_few_words(probability: Probability) -> None:
     assert probability("Window.", asked="Do you prefer aisle or window?") > probability("Window.")
 
