@@ -140,6 +140,14 @@ class Exchange:
         return self._state is State.DONE
 
     @property
+    def answered(self) -> bool:
+        """The turn can be taken: nothing more comes, or the answer says so, though the body may go on.
+
+        Clients may go away right behind the end of an answer, and Envoy keeps the observer's stream for a minute then.
+        """
+        return self.finished or (self.observing and self._answer is not None and self._answer.ended)
+
+    @property
     def observing(self) -> bool:
         """Envoy shows copies and takes no answers."""
         return self._protocol.observing
@@ -342,11 +350,11 @@ class Exchange:
         return self._go_on()
 
     def _response_body(self, event: ResponseBody) -> Step:
-        if self._state is State.ANSWER and self._answer is not None:
-            self._answer.feed(event.data)
+        if self._state is State.ANSWER:
+            if self._answer is not None:
+                self._answer.feed(event.data)
             self._move(StateTrigger.CHUNK)
-            # Clients may go away right behind the end of an answer, and Envoy keeps the observer's stream for a minute then.
-            if event.end_of_stream or (self.observing and self._answer.ended):
+            if event.end_of_stream:
                 self._end_answer()
         if self._duplex_response:
             return StreamBody(event.data, event.end_of_stream)

@@ -124,7 +124,7 @@ class Processor:
                 if isinstance(step, NeedRecall):
                     step, outcome = await self._recalled(exchange, step.request, spans)
                 settled = settled or outcome is not None
-                if exchange.finished:
+                if exchange.answered:
                     # Before the last reply: the stream may be torn down during that write.
                     self._hand_over(exchange, spans)
                 for reply in _noted(wire.replies_to(message, step, outcome), record):

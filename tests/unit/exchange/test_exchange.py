@@ -531,7 +531,7 @@ class TestRetainFilter:
             response_headers("200", "text/event-stream"),
             ResponseBody(frames, end_of_stream=False),
         )
-        assert exchange.finished, "for a minute the proxy may not say that the client is gone"
+        assert exchange.answered, "for a minute the proxy may not say that the client is gone"
         turn = exchange.take_turn()
         assert turn is not None
         assert turn.assistant_text == "Whole"
