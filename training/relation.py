@@ -88,6 +88,7 @@ def _decided(pair: Mapping[str, str], probabilities: Mapping[str, float]) -> Rel
 def _table(file: str, found: Counter[tuple[str, str, Relation]]) -> str:
     labels = [each.name.lower() for each in Relation]
     rows = [[label, *(str(found[file, label, relation]) for relation in Relation)] for label in labels]
+    rows = [row for row in rows if any(map(int, row[1:]))]
     head = ["labelled \\ decided", *labels]
     return "\n".join([file, *("".join(f"{cell:>19}" for cell in row) for row in (head, *rows))])
 

@@ -46,6 +46,25 @@ def is_substituted(older: Statement, newer: Statement) -> bool:
     return start + end < min(len(one), len(other)) and (start + end) >= _ALIKE * max(len(one), len(other))
 
 
+def said_in(said: Statement) -> frozenset[str]:
+    """All that a topic could be known by: stems, and Chinese characters one by one."""
+    return said.content | said.former | frozenset(said.pieces)
+
+
+def has_other_topic(older: Statement, newer: Statement) -> bool:
+    """Whether each tells of something that the other does not mention: "roofer comes on the 2nd", "plumber comes on the 9th".
+
+    Also where the newer one is of somebody else: "Lena's interview is on Monday". Not where another stands before the same
+    words, in a place that one has at a time: "Anna is our manager", "Priya is our manager".
+    """
+    if newer.topic & newer.owners - said_in(older):
+        return True
+    if not older.topic - said_in(newer) or not newer.topic - said_in(older):
+        return False
+    same = older.content - older.topic == newer.content - newer.topic
+    return not (same and older.attributes & newer.attributes & ONE_VALUED)
+
+
 def is_turned(older: Statement, newer: Statement) -> bool:
     """The same place in another direction: "to Rome", "from Rome"."""
     return any((other, place) in newer.ways for way, place in older.ways for other in {"from", "to"} - {way})
@@ -73,12 +92,17 @@ def _facts(older: Statement, newer: Statement) -> Iterator[str]:
     yield from _set_facts("name", older.names, newer.names)
     yield from _set_facts("person", older.people, newer.people)
     yield from _set_facts("key", older.key, newer.key)
+    yield from _set_facts("topic", older.topic, newer.topic)
     yield from _set_facts("purpose", older.purposes, newer.purposes)
     yield from _marks(older, newer)
     yield from _values(older, newer)
     yield f"third person {older.in_third_person} {newer.in_third_person}"
     if newer.key:
         yield f"key known {newer.key <= older.content}"
+    if newer.topic:
+        yield f"topic known {newer.topic <= said_in(older)}"
+    if older.topic and newer.topic:
+        yield f"topic shared {bool(older.topic & newer.topic)}, changed {is_change(newer)}"
     if older.ways and newer.ways and is_turned(older, newer):
         yield "turned"
     if newer.is_event or older.is_event:

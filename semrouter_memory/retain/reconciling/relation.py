@@ -12,6 +12,7 @@ from enum import StrEnum
 from semrouter_memory.learned import Multinomial
 from semrouter_memory.retain.reconciling.pair_features import (
     features,
+    has_other_topic,
     is_change,
     is_substituted,
     is_turned,
@@ -162,11 +163,13 @@ def keeps_both(older: Statement, newer: Statement) -> bool:
         "also" in newer.marks - older.marks
         or ("planned" in newer.marks - older.marks and not ended)
         or ("past" in newer.marks ^ older.marks and not is_change(newer))
+        or "bygone" in older.marks - newer.marks
         or older.is_event
         or ("planned" in older.marks - newer.marks and len(newer.content & older.content) * 2 < len(older.content))
         or is_turned(older, newer)
         or (older.key and newer.key and _other_key(older, newer))
         or bool(newer.key & newer.names - older.content)
+        or has_other_topic(older, newer)
         or _all_other(older.purposes, newer.purposes)
         or (_same_number(older, newer) and not ended)
         or _other_measure(older, newer)

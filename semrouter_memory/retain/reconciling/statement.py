@@ -15,6 +15,12 @@ from semrouter_memory.language.third_person import to_third_person
 from semrouter_memory.language.values import folded, kinds, split
 
 _VOCABULARY = lists("vocabulary", __package__)
+
+
+def _listed(entry: str) -> list[str]:
+    return [word for each in entry.replace("\n", "|").split("|") if (word := each.strip())]
+
+
 _TOKEN = re.compile(rf"user|[a-z0-9][\w+#.&/-]*[\w+#]|[a-z0-9]|'s\b|n't\b|[{CJK_RANGE}]+")
 _CAPITALS = frozenset({"i", "user", "i'm", "i've", "i'd", "i'll", "user's", "ok"})
 _PHRASE = r"(?:[^,;:.]|(?<=\d)[:.](?=\d)){2,60}?"
@@ -42,7 +48,31 @@ _HAN_KEY = re.compile(rf"^user的(?P<key>[{CJK_RANGE}]{{1,8}}?){_NOW_ZH}(?:是|�
 _FOR = re.compile(
     r"\b(?:for|at(?= (?:home|work|school|the office))) (?:the |an? |user's |his |her |their )?(?P<what>[\w-]+(?: (?!(?:is|at|in|on|to|and|the)\b)[\w-]+)?)"
 )
-_FORMER = re.compile(r"\bfrom (?:the |an? )?(?P<former>[^,;.]{1,40}?) to |从(?P<han>.{1,10}?)[改换搬涨降升转]")
+_TOPIC_VERBS, _TOPIC_STATES, _TOPIC_CHANGES, _TOPIC_OPENINGS, _TOPIC_ZH = (
+    "|".join(map(re.escape, _listed(_VOCABULARY["topic"][name])))
+    for name in ("verbs", "states", "changes", "openings", "verbs_zh")
+)
+_ARTICLE = r"(?:(?:the|an?|this|that|user's|his|her|their) )?"
+_TOPICS = (
+    re.compile(
+        rf"\b(?:{_TOPIC_CHANGES}) (?!to )(?:the|user's|his|her|their) (?P<topic>[^,;:.!?]{{2,40}}?)"
+        r"(?=$|[,;:.!?]| (?:to|from|by|until|up|back|down|and|for|last|this|next|in|on|at|with) )"
+    ),
+    re.compile(
+        rf"^(?:(?:{_TOPIC_OPENINGS})\W+)*{_ARTICLE}(?P<topic>(?!user(?:$|[^']))(?:[^\s,;:.!?]+ ){{0,4}}?[^\s,;:.!?]+?)"
+        rf"(?:'s(?= (?:{_TOPIC_STATES}))| (?:{_TOPIC_VERBS}|[a-z]{{3,}}(?:s|ed)(?= (?:on|at|in|to|from|until|by|with) |\W?\d)))\b(?! (?:it|that|this|them)\b)"
+    ),
+    re.compile(rf"^(?:user的?)?(?P<topic>[{CJK_RANGE}]{{1,10}}?)(?:{_TOPIC_ZH})(?!了[，,；])"),
+)
+"""What is told of: what changes, else what stands before the verb; not who changes something: "the builder moved it"."""
+_OWNER = re.compile(r"\b([A-Z]\w+)['\u2019]s (?!the\b|an?\b)")
+_NOT_ALSO = re.compile(r"^(?:and |oh |ok )?also\b|\btoo (?=[a-z])|又(?=[改换涨降推变搬调延])")
+"""Where it goes on with something else ("also we moved ..."), and what is too much or changes once more."""
+_LIGHT_HAN = frozenset(_VOCABULARY["topic"]["light_zh"])
+_FORMER = re.compile(
+    r"\bfrom (?:the |an? )?(?P<former>[^,;.]{1,40}?) to |从(?P<han>.{1,10}?)[改换搬涨降升转]"
+    r"|\b(?:instead of|rather than|in place of|got rid of|dropped|replaced) (?:the |an? |at |on |in |user's )?(?P<left>[^,;.!]{1,30}?)(?= with |$|[,;.!])"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +90,8 @@ class Statement:
         content: words, names and values.
         people: persons and animals that it is about, other than the user.
         key: what a value is given to, where the form tells it: "User's (rent) is ...".
+        topic: what it tells of, where the form tells it: "(garage rent) went up to 95"; of Chinese the characters.
+        owners: names that have something: "Lena's interview".
         purposes: what it is said for: "for the Oslo trip", "with Farah".
         ways: directions: "from Rome", "to Rome".
         former: what it says that was changed: "from Friday to Sunday"; not among its words, names and values.
@@ -82,6 +114,8 @@ class Statement:
     content: frozenset[str]
     people: frozenset[str]
     key: frozenset[str]
+    topic: frozenset[str]
+    owners: frozenset[str]
     purposes: frozenset[str]
     ways: frozenset[tuple[str, str]]
     former: frozenset[str]
@@ -106,13 +140,14 @@ def statement(content: str, *, procedural: bool = False) -> Statement:
     values, rest = split(plain)
     goal, steps = _procedure(plain) if procedural else ("", "")
     tokens = tuple(_TOKEN.findall(rest))
+    marks_said = f" {' '.join(_TOKEN.findall(_NOT_ALSO.sub(' ', rest)))} "
     pieces = tuple(piece for token in tokens for piece in (token if CJK.match(token) else (token,)))
     said = f" {' '.join(tokens)} "
     names = frozenset(term for name in capitalised(content) if name.lower() not in _CAPITALS for term in _stems(name))
     # Not a month, which is part of a value.
     names = (names & frozenset(_stems(rest))) - _LIGHT
     given, value = _given(plain)
-    marks = frozenset(_found(_MARKS, said))
+    marks = frozenset(_found(_MARKS, marks_said))
     former = _former(plain) if "changed" in marks else frozenset()
     key = _KEY.match(plain) or _HAN_KEY.match(plain) or ("changed" in marks and _CHANGED_KEY.match(plain))
     key_words = frozenset(_stems(split(key["key"])[1])) - _LIGHT if key else frozenset()
@@ -128,6 +163,8 @@ def statement(content: str, *, procedural: bool = False) -> Statement:
         content=(frozenset(order) - _LIGHT | names | values) - former,
         people=_people(tokens, plain),
         key=key_words,
+        topic=_topic(plain),
+        owners=frozenset(stem for name in _OWNER.findall(content) for stem in _stems(name)),
         purposes=frozenset(stem for found in _FOR.findall(rest) for stem in _stems(found)),
         ways=frozenset(_ways(_TOKEN.findall(plain))),
         marks=marks,
@@ -161,6 +198,15 @@ def _ways(tokens: Sequence[str]) -> Iterator[tuple[str, str]]:
                 yield token, place
 
 
+def _topic(plain: str) -> frozenset[str]:
+    """Without numbers, dates and words of change."""
+    found = next((found for each in _TOPICS if (found := each.search(plain))), None)
+    if not found:
+        return frozenset()
+    rest = split(found["topic"])[1]
+    return frozenset(CJK.findall(rest)) - _LIGHT_HAN if CJK.search(rest) else frozenset(_stems(rest)) - _LIGHT - {"new"}
+
+
 def _procedure(plain: str) -> tuple[str, str]:
     """What a procedure is for, and its steps."""
     goal, _, steps = plain.partition(":")
@@ -189,7 +235,7 @@ def _former(plain: str) -> frozenset[str]:
     found = _FORMER.search(plain)
     if not found:
         return frozenset()
-    values, rest = split(found["former"] or found["han"])
+    values, rest = split(found["former"] or found["han"] or found["left"])
     return values | frozenset(_stems(rest))
 
 
@@ -205,11 +251,7 @@ def _stems(text: str) -> Iterator[str]:
 def _entries(table: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     """By name, the words as they stand in a text: English ones between blanks."""
     return {
-        name: tuple(
-            word if CJK.search(word) else f" {' '.join(_TOKEN.findall(word))} "
-            for entry in listed.replace("\n", "|").split("|")
-            if (word := entry.strip())
-        )
+        name: tuple(word if CJK.search(word) else f" {' '.join(_TOKEN.findall(word))} " for word in _listed(listed))
         for name, listed in table.items()
     }
 

@@ -47,6 +47,9 @@ REPLACED = [
     ("预算是10K", "预算现为15K"),
     ("用户的例会在周二下午三点", "用户的例会改到周四上午十点"),
     ("用户在邮局工作", "用户跳槽去了快递公司"),
+    ("I take 5 mg of bisoprolol", "the doctor upped my bisoprolol to 7.5 mg"),
+    ("the newsletter is written in Mailchimp", "the newsletter has been migrated from Mailchimp to Ghost"),
+    ("our accountant is Mr. Holm", "Mr. Holm retired, our accountant is Ms. Dray now"),
 ]
 
 BESIDE = [
@@ -83,6 +86,11 @@ BESIDE = [
     ("用户的爸爸爱喝酒", "用户的妈妈不喝酒"),
     ("用户住在洛阳", "用户的父母住在郑州"),
     ("用户对芒果过敏", "用户对虾过敏"),
+    ("the electrician comes on the 3rd", "the painter comes on the 8th instead"),
+    ("rent for the studio is 700", "storage rent went up to 85"),
+    ("my interview is on 4 May", "Tomas's interview was moved to 11 May"),
+    ("I used to live in Bremen", "I live in Kiel now"),
+    ("去韩国的预算是六千", "修车的预算改成七千"),
 ]
 
 CHANGED_BY = [
