@@ -64,10 +64,12 @@ def completed(candidate: Candidate, hits: Sequence[Hit], decision: Reconciled) -
         memory.id: memory for memory in known if memory.said_at < candidate.observed_at and _is_replaced(memory, new)
     }
     replaced.pop(candidate.quote, None)
-    corrected = [memory for memory in known if memory.id not in replaced and _is_corrected(memory, candidate)]
+    changed = {memory.id for memory in decision.outdated} - {candidate.quote}
+    unsure = [memory for memory in known if memory.id not in replaced]
+    corrected = [memory for memory in unsure if memory.id in changed or _is_corrected(memory, candidate)]
     if not replaced and not corrected:
         action = decision.action if others or not decision.targets else ReconcileAction.ADD
-        return replace(decision, action=action, targets=others)
+        return replace(decision, action=action, targets=others, outdated=())
     whole = [memory for memory in replaced.values() if not _says_more(memory, candidate, new)]
     parts = [*(memory for memory in replaced.values() if memory not in whole), *corrected]
     whole, parts = _with_linked(whole, parts, known, candidate)

@@ -5,7 +5,8 @@ Strategy: the cosine finds the neighbours but cannot judge them ("prefers dark m
 means said later, whenever it arrives: a statement that arrives late takes its place in the chain of what was said about
 the same thing. In doubt a statement is added: a duplicate is a nuisance, a fact that was wrongly superseded is lost.
 
-A quote tells several facts at once, so it neither supersedes nor is superseded, unless it is one short sentence.
+A quote tells several facts at once, so it neither supersedes nor is superseded, unless it is one short sentence. Where a sentence of
+a newer quote changes what one of it says, it stays and is marked; so is one that seems to have changed without being sure.
 
 In the grey zone the rules see two statements that may or may not be about the same thing, and a chat model may be asked. It names
 one of the actions and one of the memories it was shown. Whatever else it answers leaves the decision to the rules: the model can
@@ -14,10 +15,12 @@ only be of help.
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import lru_cache
 
 from semrouter_memory.codec.base import strip_reasoning, unfenced
+from semrouter_memory.language.sentences import sentences
 from semrouter_memory.model import (
     SESSION_SOURCE,
     Candidate,
@@ -51,6 +54,9 @@ _SURE = 0.75
 """Probability from which on a short quote is superseded."""
 _SHORT = 20
 """Words, or Chinese characters, of a quote that is one short sentence."""
+_LONG = 30
+"""The same of a sentence that may change, or be changed in, another quote."""
+_MAX_SENTENCES = 4
 
 _STATED = frozenset({MemoryType.SEMANTIC, MemoryType.EPISODIC, MemoryType.PROCEDURAL})
 NEAR_TYPES = {**dict.fromkeys(_STATED, _STATED), MemoryType.REFLECTIVE: frozenset({MemoryType.REFLECTIVE})}
@@ -69,12 +75,14 @@ class _Found:
         outdated: what the candidate makes obsolete, by relation.
         later: what was said later and makes the candidate obsolete.
         open: contradictions that nothing decides.
+        marked: quotes of which a part seems to have changed.
     """
 
     said: list[tuple[Relation, Memory]] = field(default_factory=list)
     outdated: list[tuple[Relation, Memory]] = field(default_factory=list)
     later: list[tuple[Relation, Memory]] = field(default_factory=list)
     open: list[tuple[Relation, Memory]] = field(default_factory=list)
+    marked: list[Memory] = field(default_factory=list)
 
 
 def reconcile(candidate: Candidate, neighbours: Sequence[Hit], history: Sequence[Hit] = ()) -> Reconciled:
@@ -87,11 +95,13 @@ def reconcile(candidate: Candidate, neighbours: Sequence[Hit], history: Sequence
     new = _statement(candidate)
     near = [hit for hit in neighbours if is_near(candidate, hit.memory)]
     near += [hit for hit in history if is_near(candidate, hit.memory) and _was_valid(hit.memory, candidate.observed_at)]
-    compared = [_compared(candidate, new, hit) for hit in near if _may_relate(candidate, new, hit.memory)]
+    compared = [each for hit in near for each in _all_compared(candidate, new, hit)]
     found = _Found()
     for each, relation in zip(compared, relate([each.pair for each in compared]), strict=True):
         _add(each, _completed(relation, each, candidate), found)
-    return _decide(candidate, new, found)
+    decision = _decide(candidate, new, found)
+    stays = decision.successor or decision.action in {ReconcileAction.SKIP, ReconcileAction.FLAG}
+    return decision if stays else replace(decision, outdated=tuple(found.marked))
 
 
 def arrives_late(candidate: Candidate, neighbours: Sequence[Hit]) -> bool:
@@ -132,12 +142,34 @@ class _Compared:
     Attributes:
         after: the memory was said later.
         tie: both were said at one time.
+        partly: the pair is of sentences of theirs.
     """
 
     pair: Pair
     known: Memory
     after: bool
     tie: bool
+    partly: bool = False
+
+
+def _all_compared(candidate: Candidate, new: Statement, hit: Hit) -> list[_Compared]:
+    """A statement as a whole; of two quotes that tell more, the sentences that tell of a change, and what they may change."""
+    if _may_relate(candidate, new, hit.memory):
+        return [_compared(candidate, new, hit)]
+    known = hit.memory
+    quoted = candidate.form == known.form == "quote"
+    if not quoted or known.said_at >= candidate.observed_at or _is_about_another(candidate, known):
+        return []
+    changes = [said for said in _sentences(candidate.content) if is_change(said)]
+    pairs = [Pair(old, said, hit.similarity, _SURE) for said in changes for old in _sentences(known.content)]
+    return [_Compared(pair, known, after=False, tie=False, partly=True) for pair in pairs]
+
+
+@lru_cache(1_024)
+def _sentences(content: str) -> Sequence[Statement]:
+    """What a quote tells, sentence by sentence; of a long one nothing."""
+    found = [statement(each.strip()) for each in sentences(content)]
+    return found if len(found) <= _MAX_SENTENCES and all(len(each.pieces) <= _LONG for each in found) else ()
 
 
 def _compared(candidate: Candidate, new: Statement, hit: Hit) -> _Compared:
@@ -153,6 +185,8 @@ def _completed(relation: Relation, compared: _Compared, candidate: Candidate) ->
     """The relation of two statements with what their likeness and their forms add to it."""
     pair, known, alike = compared.pair, compared.known, candidate.form == compared.known.form
     older, newer = pair.older, pair.newer
+    if compared.partly:
+        return Relation.OUTDATES if relation in {Relation.REPLACES, Relation.OUTDATES} else Relation.UNRELATED
     if relation is Relation.UNRELATED and pair.similarity >= _cut(candidate, known) and repeats(older, newer):
         relation = Relation.SAME
     if not _is_quoted(candidate, known) or (relation is Relation.SAME and older.plain == newer.plain and alike):
@@ -164,6 +198,10 @@ def _add(compared: _Compared, relation: Relation, found: _Found) -> None:
     """Sort the memory in by its relation."""
     pair, known, after = compared.pair, compared.known, compared.after
     new, old = (pair.older, pair.newer) if after else (pair.newer, pair.older)
+    if relation is Relation.OUTDATES:
+        if known.form == "quote" and not after and not compared.tie and known not in found.marked:
+            found.marked.append(known)
+        return
     if relation is Relation.UNRELATED or (after and relation is Relation.SAME and not new.content <= old.content):
         # Said earlier, in more detail.
         return
@@ -193,9 +231,8 @@ def _of_quotes(relation: Relation, older: Statement, newer: Statement, *, alike:
     """What holds where one of the two is a quote, or `alike` both are."""
     if relation is Relation.SAME and alike and (older.values, older.names) == (newer.values, newer.names):
         return relation
-    if relation in {Relation.REPLACES, Relation.CONTRADICTS} and _is_short(older) and _is_short(newer):
-        return relation
-    return Relation.UNRELATED
+    decided = relation in {Relation.REPLACES, Relation.CONTRADICTS, Relation.OUTDATES}
+    return relation if decided and _is_short(older) and _is_short(newer) else Relation.UNRELATED
 
 
 def _is_short(said: Statement) -> bool:

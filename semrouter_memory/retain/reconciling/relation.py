@@ -24,6 +24,8 @@ _MODEL = Multinomial.load("relation")
 # Probabilities from which on a relation holds. High, because the error that matters is a fact that is wrongly superseded;
 # `python -m training.relation` shows what they do on people left out.
 REPLACES_CUT = 0.6
+_OUTDATES_CUT = 0.4
+"""Of a change: the older one may still hold, and stays, marked."""
 _SAME_CUT = 0.7
 _UNRELATED_CUT = 0.5
 _CONTRADICTS_CUT = 0.6
@@ -45,6 +47,8 @@ class Relation(StrEnum):
     SAME = "same_statement"
     REFINES = "more_detail"
     REPLACES = "same_attribute_new_value"
+    OUTDATES = "changed_in_part"
+    """Some of it seems to have changed, and it is not sure enough to make it history."""
     CONTRADICTS = "contradiction"
     UNRELATED = "unrelated"
 
@@ -116,6 +120,8 @@ def _decided(older: Statement, newer: Statement, by_relation: Mapping[str, float
         return Relation.CONTRADICTS
     if replaces >= sure and not denied and not keeps_both(older, newer):
         return Relation.REPLACES
+    if changed and replaces >= _OUTDATES_CUT and not denied and not keeps_both(older, newer):
+        return Relation.OUTDATES
     against = by_relation["contradicts"] + (by_relation["replaces"] if denied and _denies(older, newer) else 0.0)
     if against >= _CONTRADICTS_CUT:
         return Relation.CONTRADICTS

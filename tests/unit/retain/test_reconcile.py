@@ -293,6 +293,34 @@ def test_two_short_quotes_that_cannot_both_be_true_are_flagged(
     assert (decision.action, decision.targets) == (FLAG, (known.memory,))
 
 
+@pytest.mark.parametrize(
+    ("known", "new"),
+    [
+        (
+            "We live in Leeds with our greyhound Biscuit.",
+            "We moved from Leeds to York in May, finally more space! It's quiet",
+        ),
+        ("I take the bus. The gym is at PowerHouse, three times a week", "I quit the gym at PowerHouse"),
+        (
+            "I take care of backups, they go to Backblaze every night",
+            "also I replaced Backblaze with a Hetzner box for backups",
+        ),
+    ],
+)
+def test_a_quote_of_which_a_part_seems_to_have_changed_stays_and_is_marked(
+    known: str, new: str, make_candidate: MakeCandidate, make_hit: MakeHit
+) -> None:
+    earlier = quoted(make_hit(known, 0.6))
+    decision = reconcile(replace(make_candidate(new), form="quote"), [earlier])
+    assert (decision.action, decision.targets, decision.outdated) == (ADD, (), (earlier.memory,))
+
+
+def test_a_quote_that_tells_of_no_change_marks_nothing(make_candidate: MakeCandidate, make_hit: MakeHit) -> None:
+    earlier = quoted(make_hit("We live in Leeds. The dog is called Biscuit.", 0.6))
+    for new in ("We like Leeds. It is never boring", "My sister moved to Leeds. She likes it"):
+        assert reconcile(replace(make_candidate(new), form="quote"), [earlier]).outdated == ()
+
+
 def quoted(hit: Hit, *, context: str = "") -> Hit:
     memory = replace(hit.memory, metadata={**hit.memory.metadata, "form": "quote", "context": context})
     return replace(hit, memory=memory)
