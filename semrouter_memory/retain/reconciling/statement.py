@@ -140,17 +140,14 @@ def statement(content: str, *, procedural: bool = False) -> Statement:
     values, rest = split(plain)
     goal, steps = _procedure(plain) if procedural else ("", "")
     tokens = tuple(_TOKEN.findall(rest))
-    marks_said = f" {' '.join(_TOKEN.findall(_NOT_ALSO.sub(' ', rest)))} "
     pieces = tuple(piece for token in tokens for piece in (token if CJK.match(token) else (token,)))
     said = f" {' '.join(tokens)} "
     names = frozenset(term for name in capitalised(content) if name.lower() not in _CAPITALS for term in _stems(name))
     # Not a month, which is part of a value.
     names = (names & frozenset(_stems(rest))) - _LIGHT
     given, value = _given(plain)
-    marks = frozenset(_found(_MARKS, marks_said))
+    marks = _marks(rest)
     former = _former(plain) if "changed" in marks else frozenset()
-    key = _KEY.match(plain) or _HAN_KEY.match(plain) or ("changed" in marks and _CHANGED_KEY.match(plain))
-    key_words = frozenset(_stems(split(key["key"])[1])) - _LIGHT if key else frozenset()
     order = tuple(_stems(split(steps)[1] if goal else rest))
     return Statement(
         plain=plain.strip(" .!。！"),
@@ -162,9 +159,9 @@ def statement(content: str, *, procedural: bool = False) -> Statement:
         kinds=kinds(values - former),
         content=(frozenset(order) - _LIGHT | names | values) - former,
         people=_people(tokens, plain),
-        key=key_words,
+        key=_key(plain, marks),
         topic=_topic(plain),
-        owners=frozenset(stem for name in _OWNER.findall(content) for stem in _stems(name)),
+        owners=frozenset(_stems(" ".join(_OWNER.findall(content)))),
         purposes=frozenset(stem for found in _FOR.findall(rest) for stem in _stems(found)),
         ways=frozenset(_ways(_TOKEN.findall(plain))),
         marks=marks,
@@ -196,6 +193,15 @@ def _ways(tokens: Sequence[str]) -> Iterator[tuple[str, str]]:
             place = next((each for each in tokens[at + 1 : at + 3] if each != "the"), "")
             if len(place) > 1 and "a" <= place[0] <= "z":
                 yield token, place
+
+
+def _key(plain: str, marks: frozenset[str]) -> frozenset[str]:
+    found = _KEY.match(plain) or _HAN_KEY.match(plain) or ("changed" in marks and _CHANGED_KEY.match(plain))
+    return frozenset(_stems(split(found["key"])[1])) - _LIGHT if found else frozenset()
+
+
+def _marks(rest: str) -> frozenset[str]:
+    return frozenset(_found(_MARKS, f" {' '.join(_TOKEN.findall(_NOT_ALSO.sub(' ', rest)))} "))
 
 
 def _topic(plain: str) -> frozenset[str]:
