@@ -8,10 +8,11 @@ case is skipped, and whatever looks personal overrides the fact signal, which is
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 
+from semrouter_memory.language.frames import unframed
 from semrouter_memory.language.phrases import pattern
 from semrouter_memory.language.scripts import CJK, simplified
 from semrouter_memory.language.sentences import asks, is_courtesy, orders, sentences
@@ -77,7 +78,7 @@ class Query:
     """A question with its conversation. Each property is computed once, when it is first needed.
 
     Attributes:
-        text: the last user message, bounded; in simplified characters, if Chinese. Of a conversation that is written out in it, the last one.
+        text: the last user message, without a client's frame, bounded; in simplified characters, if Chinese. Of a conversation that is written out in it, the last one.
         history: the conversation before it, oldest first.
         now: when it is asked.
         max_chars: bound on every text that is searched with.
@@ -91,9 +92,9 @@ class Query:
     likely_answer: str = ""
 
     def __post_init__(self) -> None:
-        text, before = written_out(ends_of(self.text, self.max_chars))
+        text, before = written_out(ends_of(unframed(self.text), self.max_chars))
         object.__setattr__(self, "text", simplified(text))
-        object.__setattr__(self, "history", (*self.history, *before))
+        object.__setattr__(self, "history", (*map(_own, self.history), *before))
         object.__setattr__(self, "likely_answer", simplified(self.likely_answer))
 
     @cached_property
@@ -156,6 +157,12 @@ class Query:
         return _one_line(self.asked, None)[: self.max_chars]
 
 
+def _own(message: Message) -> Message:
+    """The message; of a user's the part that the user wrote."""
+    own = unframed(message.text) if message.role is Role.USER else message.text
+    return message if own == message.text else replace(message, text=own)
+
+
 def ends_of(text: str, max_chars: int) -> str:
     """The text; of a longer one its beginning and its end, where what is asked of a pasted text stands."""
     half = (max_chars - 1) // 2
@@ -194,7 +201,7 @@ def asked_in(text: str) -> str:
 
 def line_of(text: str, max_chars: int) -> str:
     """What a message asks on one line, bounded, and the rest of a long one behind it: a model reads the beginning alone."""
-    text = ends_of(text, max_chars)
+    text = ends_of(unframed(text), max_chars)
     return _asked_first(text, asked_in(text), max_chars)
 
 

@@ -5,6 +5,8 @@ Strategy: the labelled requests that the decisions are fitted on are varied on p
 
 from collections.abc import AsyncIterator, Callable, Sequence
 
+import pytest
+
 from semrouter_memory.model import Scope
 from semrouter_memory.ports import Embedder
 from tests.recalling import recalling
@@ -142,6 +144,18 @@ async def test_courtesies_around_plain_questions_make_no_difference(embedder: Em
 async def test_plain_questions_behind_pasted_pages_find_what_they_ask_for(embedder: Embedder) -> None:
     lost = await missed(embedder, lambda question: f"{PAGE * 4}\n\n{question}")
     assert len(lost) <= len(ASKED) // 10, lost
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        "Current date: Friday, November 28, 2026\nUser timezone: Europe/Oslo\n\n{}",
+        "You are chatting on mobile. The current time is 08:14.\n\n{}",
+        "<task>\n{}\n</task>\n\n<environment_details>\n# Current Time\n9:12:04 AM\n</environment_details>",
+    ],
+)
+async def test_a_clients_frame_around_plain_questions_makes_no_difference(embedder: Embedder, frame: str) -> None:
+    assert not await missed(embedder, frame.format)
 
 
 async def test_a_task_about_a_conversation_finds_nothing(embedder: Embedder) -> None:

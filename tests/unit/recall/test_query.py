@@ -152,7 +152,7 @@ def test_what_is_asked_stands_before_or_behind_what_is_pasted(text: str, asked: 
         ("用户：你好\n助手：你好！\n用户：我住哪里？", "我住哪里？", ["你好", "你好！"]),
         (f"Find a title:\n\nUser: Where do I live?\nAssistant: In Bonn.\n\n{PAGE}", "Find a title:", []),
         ("User: hello\nAssistant: Hi!", "User: hello\nAssistant: Hi!", []),
-        ("User: Where do I live?", "User: Where do I live?", []),
+        ("User: Where do I live?", "Where do I live?", []),
         ("What does my assistant: field do?", "What does my assistant: field do?", []),
         ("User:\nAssistant:", "User:\nAssistant:", []),
     ],
@@ -233,3 +233,15 @@ def test_a_document_that_was_pasted_before_is_not_read_whole() -> None:
     began = process_time()
     assert search_text("and how much?", pasted, max_chars=100).endswith(" Read. and how much?")
     assert process_time() - began < 0.3
+
+
+def test_a_clients_frame_is_neither_searched_for_nor_asked() -> None:
+    frame = "Current date: Friday, November 28, 2026\nUser timezone: America/Los_Angeles\n\n"
+    history = (
+        Message(Role.USER, f"{frame}Planning Hawaii vacation"),
+        Message(Role.ASSISTANT, "Current date: today\n\nLovely!"),
+    )
+    query = Query(text=f"{frame}How much?", history=history, now=NOW, max_chars=4_000)
+    assert query.asked == query.line == "How much?"
+    assert query.search_words == "How much? planning hawaii vacation"
+    assert query.history[1] is history[1]

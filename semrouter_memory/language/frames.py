@@ -1,0 +1,186 @@
+"""The user's own words in a message that a client wrote more into: the date, its settings, notes to the model, labels. Pure.
+
+Strategy: such a frame stands at the beginning or at the end, and its layout parts it from the user's words: an element, brackets, lines
+of their own. What it is about tells it from a paragraph of the user's: the clock, the device, the session, who is asking, how to
+answer. In doubt it stays.
+"""
+
+import re
+from collections.abc import Sequence
+from enum import IntEnum
+
+from semrouter_memory.language.phrases import pattern, words_of
+from semrouter_memory.language.sentences import asks, orders, sentences
+
+_LONGEST_LINE = 400
+_TYPED_CELLS = 2
+_MOST_PIECES = 8
+"""Frames that stand one behind another."""
+_CELLS = re.compile(r"\s*[|;·｜；]\s*")
+_OPENS = re.compile(r"<(?P<name>[A-Za-z][\w:-]{0,40})(?:\s[^<>\n]{0,200}?)?(?P<alone>/?)>")
+_CLOSES = re.compile(r"</(?P<name>[A-Za-z][\w:-]{0,40})>\Z")
+_NAME_PARTS = re.compile(r"[_:-]")
+_ANYWHERE = re.compile(r"<(?P<name>user[_-](?:query|question|message|input|request|prompt))>", re.IGNORECASE)
+_BRACKETED = re.compile(
+    r"(?:\[(?P<square>[^\[\]\n]{1,300})\]|【(?P<thick>[^【】\n]{1,300})】|\((?P<round>[^()\n]{1,300})\)(?=\s*\n))(?![(:：])\s*(?=\S)"
+)
+_BRACKETED_LAST = re.compile(r"(?:\[[^\[\]\n]{1,300}\]|\([^()\n]{1,300}\)|【[^【】\n]{1,300}】|（[^（）\n]{1,300}）)\Z")
+_ADDRESSED = re.compile(r"(?:\[[^\[\]\n]*\]\s*)?[^\W\d_][^:\n,.?!]{0,30}:\s+(?=\S)")
+"""Who speaks, behind the time of a chat's line."""
+_CLOCK = re.compile(r"\b\d{1,2}:\d\d\b|\b\d{4}-\d\d-\d\d\b|\b\d{1,2}[/.]\d{1,2}[/.]\d{2,4}\b|\d{4}年\d{1,2}月\d{1,2}日")
+_CHAT_LINE = re.compile(r"^\[[^\[\]\n]*\d", re.MULTILINE)
+"""Of several, the user pasted a chat."""
+_FENCED = pattern(r"[^\n]{0,60}{frame_words}[^\n]{0,60}[:：][ \t]*\n(?P<fence>```|~~~)")
+_NOTE = pattern(r"\W*{frame_notes}")
+_HEADING = pattern(r"#{1,6}\s{1,3}(?:\w{1,20}\s){0,2}{frame_words}\W*")
+_HEADINGS = pattern(r"(?s)#{1,6}\s[^\n]*\n.*?\n#{1,6}\s{1,3}{request_labels}\W*\n(?P<own>.+?)(?=\n#{1,6}\s|\Z)")
+"""Parts with headings, of which one says that it is the user's."""
+_APART = re.compile(r"\n[^\S\n]*\n\s*\Z")
+_RULE = re.compile(r"[-=_*]{3,}\s*")
+_LEAD = pattern(r"\W*{frame_leads}\s*[:：]\s*")
+_ANY_LABEL = re.compile(r"[-*·•\s]*[\w'’][\w'’ -]{0,30}[:：=]\s*\S")
+_VALUE = re.compile(r"^[^:：=]*[:：=]\s*")
+_CLIENT_LABEL = pattern(r"[-*·•\s]*{client_labels}\W{0,3}[:：=]")
+_SENTENCE = pattern(r"\W*{frame_sentences}")
+_ANSWERING = pattern(r"\W*{answering_sentences}")
+_OWN_LABEL = pattern(
+    r"(?:\*\*|#{1,6}\s)?{request_labels}(?:\s?[(（][^()（）\n]{0,40}[)）])?\s*(?:[:：]\**\s*|\n\s*)(?=\S)"
+)
+
+_SPEAKS = pattern(r"(?m)^\s*{roles}\s*[:：]")
+"""Of several, they are a conversation that is written out."""
+
+
+class _Frame(IntEnum):
+    NONE = 0
+    MAYBE = 1
+    """People list such things, too: of a block of lines, another one decides."""
+    SURE = 2
+
+
+def unframed(text: str) -> str:
+    """The text without the frame that a client wrote around it."""
+    found = _ANYWHERE.search(text) if "<user" in text.lower() else None
+    if found and (end := text.rfind(f"</{found['name']}>")) > found.end() and (own := text[found.end() : end].strip()):
+        return unframed(own)
+    rest = text.strip()
+    if rest.startswith("#") and (headed := _HEADINGS.match(rest)):
+        rest = headed["own"].strip()
+    for _ in range(_MOST_PIECES):
+        shorter = _without_last(_without_first(rest))
+        if not shorter or shorter == rest:
+            break
+        rest = shorter
+    rest = _within_own_element(rest)
+    label = _OWN_LABEL.match(rest)
+    if label and not _SPEAKS.search(rest, label.end()):
+        return rest[label.end() :]
+    return rest if len(rest) < len(text.strip()) else text
+
+
+def _without_first(text: str) -> str:
+    """Without the frame that it begins with, if any; empty where nothing else is there."""
+    if (element := _OPENS.match(text)) and _is_frame_element(element["name"]):
+        end = element.group() if element["alone"] else f"</{element['name']}>"
+        return text.partition(end)[2].lstrip() if end in text else text
+    if bracketed := _BRACKETED.match(text):
+        told = bracketed.group(bracketed.lastgroup or 0)
+        if not _is_note(told):
+            return text
+        timed = _CLOCK.search(told)
+        if timed and _CHAT_LINE.search(text, bracketed.end()):
+            return text
+        speaker = _ADDRESSED.match(text, bracketed.end()) if timed else None
+        return text[speaker.end() if speaker else bracketed.end() :]
+    if ("```" in text or "~~~" in text) and (fenced := _FENCED.match(text)):
+        behind = text.find(f"\n{fenced['fence']}", fenced.end())
+        return text[behind + 1 + len(fenced["fence"]) :].lstrip() if behind >= 0 else text
+    return text[_framing_chars(text.splitlines(keepends=True)) :].lstrip() if _may_begin(text) else text
+
+
+def _is_frame_element(name: str) -> bool:
+    return not words_of("frame_elements", "word_lists").isdisjoint(_NAME_PARTS.split(name.lower()))
+
+
+def _may_begin(text: str) -> bool:
+    """Whether more than one line is there, and the first may be a frame."""
+    first, _, rest = text.partition("\n")
+    return bool(rest.strip()) and _frame_in(first) is not _Frame.NONE
+
+
+def _without_last(text: str) -> str:
+    if (element := _CLOSES.search(text)) and _is_frame_element(element["name"]):
+        start = text.rfind(f"<{element['name']}")
+        return text[:start].rstrip() if start > 0 else text
+    start = text.rfind("\n") + 1
+    if not start > 0 or len(text) - start > _LONGEST_LINE:
+        return text
+    last = text[start:]
+    if _BRACKETED_LAST.fullmatch(last):
+        return text[:start].rstrip() if _is_note(last[1:-1]) else text
+    if _frame_in(last) is _Frame.NONE:
+        return text
+    rest = text[: len(text) - _framing_chars(text.splitlines(keepends=True)[::-1])]
+    return rest.rstrip() if _APART.search(rest) else text
+
+
+def _framing_chars(lines: Sequence[str]) -> int:
+    """How many characters the first lines have that are a frame. Of lines without a blank one between them one must be sure to be."""
+    framing = chars = 0
+    surest = _Frame.NONE
+    for line in lines:
+        blank = not line.strip()
+        frame = _Frame.NONE if blank else _frame_in(line)
+        if not blank and frame is _Frame.NONE:
+            break
+        surest, chars = _Frame.NONE if blank else max(surest, frame), chars + len(line)
+        framing = chars if surest is _Frame.SURE else framing
+    return framing
+
+
+def _frame_in(line: str) -> _Frame:
+    """Whether the line is one of a frame."""
+    line = line.strip()
+    if not line or len(line) > _LONGEST_LINE:
+        return _Frame.NONE
+    if _RULE.fullmatch(line):
+        return _Frame.MAYBE
+    if _HEADING.fullmatch(line):
+        return _Frame.SURE
+    cells = _CELLS.split(line)
+    value = _VALUE.sub("", line)
+    labelled = all(map(_ANY_LABEL.match, cells)) and not (_OWN_LABEL.match(line) or asks(value) or orders(value))
+    if labelled and (len(cells) > _TYPED_CELLS or any(map(_CLIENT_LABEL.match, cells))):
+        return _Frame.SURE
+    return _spoken(line) or (_Frame.MAYBE if labelled else _Frame.NONE)
+
+
+def _spoken(line: str) -> _Frame:
+    """The same of a line of sentences."""
+    sure = False
+    if lead := _LEAD.match(line):
+        line = line[lead.end() :]
+        sure = bool(_NOTE.match(lead.group()))
+    said = [each.strip() for each in sentences(line)]
+    told = [bool(_SENTENCE.match(each)) for each in said]
+    if all(found or _ANSWERING.match(each) for found, each in zip(told, said, strict=True)):
+        return _Frame.SURE if sure or any(told) else _Frame.MAYBE
+    return _Frame.NONE
+
+
+def _is_note(told: str) -> bool:
+    """Whether what stands in brackets is a client's: a time, a note to the model, its settings."""
+    return bool(_CLOCK.search(told) or _NOTE.match(told) or _frame_in(told) is _Frame.SURE)
+
+
+def _within_own_element(text: str) -> str:
+    """What stands in the element that the text is, where its name says that the user wrote it."""
+    element, end = _OPENS.match(text), _CLOSES.search(text)
+    if (
+        element
+        and end
+        and element["name"] == end["name"]
+        and element["name"].lower() in words_of("own_elements", "word_lists")
+    ):
+        return text[element.end() : end.start()].strip() or text
+    return text
