@@ -27,6 +27,7 @@ _BRACKETED = re.compile(
 _BRACKETED_LAST = re.compile(r"(?:\[[^\[\]\n]{1,300}\]|\([^()\n]{1,300}\)|【[^【】\n]{1,300}】|（[^（）\n]{1,300}）)\Z")
 _ADDRESSED = re.compile(r"(?:\[[^\[\]\n]*\]\s*)?[^\W\d_][^:\n,.?!]{0,30}:\s+(?=\S)")
 """Who speaks, behind the time of a chat's line."""
+_SPEAKER = re.compile(r"@?[^\W\d_](?:[\w'’.-]|[ ](?=\w)){0,30}(?: ?[(（][^()（）\n]{1,30}[)）])?(?::\s+|：\s*)(?=\S)")
 _CLOCK = re.compile(r"\b\d{1,2}:\d\d\b|\b\d{4}-\d\d-\d\d\b|\b\d{1,2}[/.]\d{1,2}[/.]\d{2,4}\b|\d{4}年\d{1,2}月\d{1,2}日")
 _CHAT_LINE = re.compile(r"^\[[^\[\]\n]*\d", re.MULTILINE)
 """Of several, the user pasted a chat."""
@@ -76,6 +77,15 @@ def unframed(text: str) -> str:
     if label and not _SPEAKS.search(rest, label.end()):
         return rest[label.end() :]
     return rest if len(rest) < len(text.strip()) else text
+
+
+def speaker_chars(texts: Sequence[str]) -> int:
+    """How long the name is that the last text begins with, where each of several does ("Alice: hello").
+
+    Of one text alone it may be what that is about: "Tokyo: when does my flight leave?"
+    """
+    named = [_SPEAKER.match(text) for text in texts] if len(texts) > 1 else []
+    return named[-1].end() if named and all(named) and named[-1] else 0
 
 
 def _without_first(text: str) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 
-from semrouter_memory.language.frames import unframed
+from semrouter_memory.language.frames import speaker_chars, unframed
 from semrouter_memory.language.phrases import pattern
 from semrouter_memory.language.scripts import CJK, simplified
 from semrouter_memory.language.sentences import asks, is_courtesy, orders, sentences
@@ -29,6 +29,8 @@ _SPEAKS = pattern(r"(?m)^[ \t]*(?:(human|user|用户)|ai|assistant|助手)[ \t]*
 """Before what each says in a conversation that is written out in one message."""
 _MAX_TERMS = 24
 _CONTEXT_MESSAGES = 2
+_NAMED_MESSAGES = 6
+"""Where each of the user's messages among so many begins with a name, a client wrote it."""
 _CONTEXT_CHARS = 700
 """A model reads about a thousand characters, and the question stands behind its context."""
 _MESSAGE_CHARS = {Role.USER: 300, Role.ASSISTANT: 150}
@@ -92,7 +94,9 @@ class Query:
     likely_answer: str = ""
 
     def __post_init__(self) -> None:
-        text, before = written_out(ends_of(unframed(self.text), self.max_chars))
+        said = unframed(self.text)
+        users = [message.text for message in map(_own, self.history[-_NAMED_MESSAGES:]) if message.role is Role.USER]
+        text, before = written_out(ends_of(said[speaker_chars([*users, said]) :], self.max_chars))
         object.__setattr__(self, "text", simplified(text))
         object.__setattr__(self, "history", (*map(_own, self.history), *before))
         object.__setattr__(self, "likely_answer", simplified(self.likely_answer))

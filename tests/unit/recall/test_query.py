@@ -245,3 +245,21 @@ def test_a_clients_frame_is_neither_searched_for_nor_asked() -> None:
     assert query.asked == query.line == "How much?"
     assert query.search_words == "How much? planning hawaii vacation"
     assert query.history[1] is history[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "before", "asked"),
+    [
+        ("Alice: what time is it?", ["Alice: hello"], "what time is it?"),
+        ("Alice: what time is it?", ["Bob (dad): hi", "Alice: hello"], "what time is it?"),
+        ("小美：我的航班几点起飞？", ["小美：你好"], "我的航班几点起飞？"),
+        ("Tokyo: what time is my flight?", [], "Tokyo: what time is my flight?"),
+        ("Tokyo: what time is my flight?", ["hello there"], "Tokyo: what time is my flight?"),
+        ("https://a.example what is it?", ["https://b.example"], "https://a.example what is it?"),
+    ],
+)
+def test_a_name_before_each_message_is_not_part_of_what_is_asked(text: str, before: list[str], asked: str) -> None:
+    history = tuple(
+        message for said in before for message in (Message(Role.USER, said), Message(Role.ASSISTANT, "Hi!"))
+    )
+    assert Query(text=text, history=history, now=NOW, max_chars=4_000).asked == asked
