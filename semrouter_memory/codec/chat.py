@@ -22,7 +22,7 @@ def _said(message: dict[str, Any], *, joint: str = "\n") -> str:
 
 
 def _depicts(message: dict[str, Any]) -> bool:
-    """Whether a message or delta has an image: beside its text, as most servers send them, or among its parts."""
+    """Whether a message or delta has an image: next to its text, as most servers send them, or among its parts."""
     parts = mappings(message.get("content"))
     return bool(mappings(message.get("images"))) or any(part.get("type") == "image_url" for part in parts)
 

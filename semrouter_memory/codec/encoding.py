@@ -25,7 +25,7 @@ _NO_CODING = ("", "identity")
 _GZIP = 16 + zlib.MAX_WBITS
 _ZLIB = zlib.MAX_WBITS
 _RAW_DEFLATE = -zlib.MAX_WBITS
-_GZIP_MAGIC = re.compile(rb"\x1f\x8b")
+_GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")
 """A frame, or one that is skipped (RFC 8878, 3.1)."""
 _ZSTD_OPTIONS: dict[int, int] = {zstd.DecompressionParameter.window_log_max: 23}
@@ -169,7 +169,7 @@ def _is_zlib(head: bytes) -> bool:
     return head[0] & 0x0F == zlib.DEFLATED and int.from_bytes(head[:_ZLIB_HEADER_BYTES], "big") % 31 == 0
 
 
-_GZIP_MEMBERS = _Format(2, lambda _: zlib.decompressobj(_GZIP), _GZIP_MAGIC.match)
+_GZIP_MEMBERS = _Format(2, lambda _: zlib.decompressobj(_GZIP), lambda head: head.startswith(_GZIP_MAGIC))
 # zlib's format by the standard, raw deflate by what some servers send.
 _DEFLATE_STREAM = _Format(
     _ZLIB_HEADER_BYTES, lambda head: zlib.decompressobj(_ZLIB if _is_zlib(head) else _RAW_DEFLATE), lambda _: False

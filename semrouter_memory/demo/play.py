@@ -5,7 +5,6 @@ Every expectation is checked against what the model was really sent and what it 
 
 import asyncio
 import os
-import re
 import shutil
 import time
 from contextlib import AsyncExitStack
@@ -54,7 +53,7 @@ ASKED = (
     DemoQuestion("What are the steps to deploy the payment-service?", "docker push", "Responses API"),
 )
 
-_RECALL_SUM = re.compile(r"^semrouter_memory_recall_seconds_sum (\S+)$", re.MULTILINE)
+_RECALL_SUM = "semrouter_memory_recall_seconds_sum "
 
 
 class Demo:
@@ -168,8 +167,7 @@ class Demo:
     async def _recall_seconds(self) -> float:
         async with local_client() as client:
             text = (await client.get(f"{self._stack.operator_url}/metrics")).text
-        match = _RECALL_SUM.search(text)
-        return float(match[1]) if match else 0.0
+        return next((float(line.split()[1]) for line in text.splitlines() if line.startswith(_RECALL_SUM)), 0.0)
 
     def _title(self, text: str) -> None:
         self._console.print(f"\n[bold]{text}[/]")

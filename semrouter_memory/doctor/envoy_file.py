@@ -27,9 +27,9 @@ _BOOTSTRAP_KEYS = ("static_resources", "dynamic_resources", "layered_runtime", "
 _TIMEOUT_SECONDS = 30
 _MAX_MESSAGE_CHARS = 300
 _LOCATED = re.compile(r"@ (?P<path>[^:]+): (?P<type>.+?), near \S+ \(offset \d+\): (?P<reason>.+)")
-_UNKNOWN_FIELD = re.compile(r"no such field: '(?P<name>[^']*)'")
+_UNKNOWN_FIELD = "no such field: '"
 _FOREIGN_TYPE = re.compile(r"could not find @type '[^']*/(?!envoy\.)|Didn't find a registered implementation")
-_MACHINE = re.compile(r"[Ff]ailed to load|[Uu]nable to read|[Ii]nvalid path|does not exist|[Nn]o such file")
+_MACHINE = ("failed to load", "unable to read", "invalid path", "does not exist", "no such file")
 _IGNORED = "!ignore"
 """The tag of a key that Envoy drops with its value; a place for anchors."""
 _NULL = "tag:yaml.org,2002:null"
@@ -145,7 +145,7 @@ def validate(text: str, source: str) -> list[Finding]:
     if not message:
         return []
     where, reason = _located(message)
-    if _FOREIGN_TYPE.search(reason) or _MACHINE.search(reason):
+    if _FOREIGN_TYPE.search(reason) or any(each in reason.lower() for each in _MACHINE):
         return [found("envoy-not-validated/ended", source, problem=reason)]
     return [found("envoy-field/envoy", where or source, problem=reason)]
 
@@ -171,6 +171,6 @@ def _located(message: str) -> tuple[str, str]:
     message = re.sub(r":? goo\.gle/debug.*|^.*?INVALID_ARGUMENT: ", "", message).rstrip(")")
     if (located := _LOCATED.search(message)) is None:
         return "", message[:_MAX_MESSAGE_CHARS]
-    unknown = _UNKNOWN_FIELD.search(located["reason"])
-    path = f"{located['path']}.{unknown['name']}" if unknown else located["path"]
+    unknown = located["reason"].partition(_UNKNOWN_FIELD)[2].partition("'")[0]
+    path = f"{located['path']}.{unknown}" if unknown else located["path"]
     return path, f"{located['type']}: {located['reason']}"[:_MAX_MESSAGE_CHARS]

@@ -44,7 +44,7 @@ def memory_is_on_for_chats_alone(_: CheckContext, chain: HttpFilterChain) -> Ite
 def upgrades_are_not_held(_: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
     """The body of an upgraded request never ends, so a filter that buffers it waits without limit.
 
-    Only on the paths of chats, whoever answers there: the sidecar leaves other requests at their headers.
+    Only on the paths of chats, whatever answers there: the sidecar leaves other requests at their headers.
     """
     api = {route.path for route in chain.api_routes}
     for route in chain.routes:

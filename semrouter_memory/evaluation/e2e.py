@@ -41,7 +41,7 @@ _COVERED = 0.5
 """A question with `answer` is a miss below this coverage."""
 
 _WORD = re.compile(r"[a-z0-9$€]+")
-_ENDING = re.compile(r"(?:ing|ed|es|s)$")
+_ENDINGS = ("ing", "ed", "es", "s")
 _FUNCTION_WORDS = frozenset(
     _WORD.findall("""
     a an the of to in on at for and or but is are was were be been being has have had do does did with by from as
@@ -152,8 +152,9 @@ class JudgedQuestion:
 def content_words(text: str) -> frozenset[str]:
     """The words that carry an answer: without function words and single letters, without a plain English ending."""
     found = _WORD.findall(text.lower())
+    carrying = (word for word in found if word.isdigit() or (len(word) > 1 and word not in _FUNCTION_WORDS))
     return frozenset(
-        _ENDING.sub("", word) for word in found if word.isdigit() or (len(word) > 1 and word not in _FUNCTION_WORDS)
+        next((word.removesuffix(each) for each in _ENDINGS if word.endswith(each)), word) for word in carrying
     )
 
 

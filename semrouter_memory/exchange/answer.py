@@ -1,7 +1,5 @@
 """The answer side of an exchange: which answers are read, and reading them through their content encoding."""
 
-import re
-
 from semrouter_memory.codec.api import Codec
 from semrouter_memory.codec.base import Answer, AnswerReader
 from semrouter_memory.codec.encoding import Decoder, decoder_for
@@ -13,7 +11,7 @@ _FRAMING = 16
 """How much larger than its text a stream may be: a token of a few bytes travels in an event of two hundred."""
 
 _MAX_CODING_CHARS = 32
-_NO_CODING_NAME = re.compile(r"[^\w ,.-]", re.ASCII)
+_CODING_SIGNS = frozenset(" ,._-")
 
 _SLICE_BYTES = 64 * 1024
 
@@ -67,7 +65,8 @@ def open_answer(codec: Codec, headers: Headers, *, max_bytes: int) -> AnswerPipe
 
 def unknown_coding(headers: Headers) -> str:
     """The content encoding, as far as it may be logged."""
-    return _NO_CODING_NAME.sub("?", _coding(headers)[:_MAX_CODING_CHARS])
+    named = _coding(headers)[:_MAX_CODING_CHARS]
+    return "".join(char if char.isascii() and (char.isalnum() or char in _CODING_SIGNS) else "?" for char in named)
 
 
 def _coding(headers: Headers) -> str:

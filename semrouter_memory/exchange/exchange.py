@@ -99,8 +99,8 @@ class Exchange:
                 return self._response_headers(event)
             case ResponseBody():
                 return self._response_body(event)
-            case ResponseTrailers():
-                self._end_answer()
+            case ResponseTrailers() if self._state is State.ANSWER:
+                self._move(StateTrigger.END)
         return self._go_on()
 
     def recalled(self, result: RecallResult) -> Reply:
@@ -355,14 +355,8 @@ class Exchange:
                 self._answer.feed(event.data)
             self._move(StateTrigger.CHUNK)
             if event.end_of_stream:
-                self._end_answer()
-        if self._duplex_response:
-            return StreamBody(event.data, event.end_of_stream)
-        return self._go_on()
-
-    def _end_answer(self) -> None:
-        if self._state is State.ANSWER:
-            self._move(StateTrigger.END)
+                self._move(StateTrigger.END)
+        return StreamBody(event.data, event.end_of_stream) if self._duplex_response else self._go_on()
 
     # -- state ---------------------------------------------------------------------------------------------------------
 

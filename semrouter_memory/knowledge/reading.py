@@ -26,7 +26,7 @@ MAX_UNPACKED_BYTES = 256 * 1024 * 1024
 
 _PARAGRAPHS = re.compile(r"\n[^\S\n]*\n")
 _FRONT_MATTER = re.compile(r"\A---[^\S\n]*\n.*?\n(?:---|\.\.\.)[^\S\n]*(?:\n|\Z)", re.DOTALL)
-_HEADING_STYLE = re.compile(r"heading (\d)", re.IGNORECASE)
+_HEADING_STYLE = "heading "
 _DROPPED = ("script", "style", "noscript", "template", "svg", "nav", "footer", "head")
 _CELLS = frozenset({"td", "th"})
 _CELL_SEPARATOR = " | "
@@ -293,8 +293,8 @@ def _docx(data: bytes) -> ReadDocument:
 def _style_level(name: str | None) -> int:
     if name == "Title":
         return 1
-    heading = _HEADING_STYLE.fullmatch(name or "")
-    return int(heading[1]) if heading else 0
+    before, style, level = (name or "").lower().partition(_HEADING_STYLE)
+    return int(level) if style and not before and level in set("123456789") else 0
 
 
 class _Kind(NamedTuple):

@@ -18,29 +18,22 @@ _MOST_PIECES = 8
 """Frames that stand one behind another."""
 _CELLS = re.compile(r"\s*[|;·｜；]\s*")
 _OPENS = re.compile(r"<(?P<name>[A-Za-z][\w:-]{0,40})(?:\s[^<>\n]{0,200}?)?(?P<alone>/?)>")
-_CLOSES = re.compile(r"</(?P<name>[A-Za-z][\w:-]{0,40})>\Z")
-_NAME_PARTS = re.compile(r"[_:-]")
 _ANYWHERE = re.compile(r"<(?P<name>user[_-](?:query|question|message|input|request|prompt))>", re.IGNORECASE)
 _BRACKETED = re.compile(
     r"(?:\[(?P<square>[^\[\]\n]{1,300})\]|【(?P<thick>[^【】\n]{1,300})】|\((?P<round>[^()\n]{1,300})\)(?=\s*\n))(?![(:：])\s*(?=\S)"
 )
-_BRACKETED_LAST = re.compile(r"(?:\[[^\[\]\n]{1,300}\]|\([^()\n]{1,300}\)|【[^【】\n]{1,300}】|（[^（）\n]{1,300}）)\Z")
-_ADDRESSED = re.compile(r"(?:\[[^\[\]\n]*\]\s*)?[^\W\d_][^:\n,.?!]{0,30}:\s+(?=\S)")
-"""Who speaks, behind the time of a chat's line."""
+_BRACKETS = frozenset({"[]", "()", "【】", "（）"})
 _SPEAKER = re.compile(r"@?[^\W\d_](?:[\w'’.-]|[ ](?=\w)){0,30}(?: ?[(（][^()（）\n]{1,30}[)）])?(?::\s+|：\s*)(?=\S)")
 _CLOCK = re.compile(r"\b\d{1,2}:\d\d\b|\b\d{4}-\d\d-\d\d\b|\b\d{1,2}[/.]\d{1,2}[/.]\d{2,4}\b|\d{4}年\d{1,2}月\d{1,2}日")
-_CHAT_LINE = re.compile(r"^\[[^\[\]\n]*\d", re.MULTILINE)
-"""Of several, the user pasted a chat."""
 _FENCED = pattern(r"[^\n]{0,60}{frame_words}[^\n]{0,60}[:：][ \t]*\n(?P<fence>```|~~~)")
 _NOTE = pattern(r"\W*{frame_notes}")
 _HEADING = pattern(r"#{1,6}\s{1,3}(?:\w{1,20}\s){0,2}{frame_words}\W*")
 _HEADINGS = pattern(r"(?s)#{1,6}\s[^\n]*\n.*?\n#{1,6}\s{1,3}{request_labels}\W*\n(?P<own>.+?)(?=\n#{1,6}\s|\Z)")
 """Parts with headings, of which one says that it is the user's."""
-_APART = re.compile(r"\n[^\S\n]*\n\s*\Z")
-_RULE = re.compile(r"[-=_*]{3,}\s*")
+_RULE = frozenset("-=_*")
+_SHORTEST_RULE = 3
 _LEAD = pattern(r"\W*{frame_leads}\s*[:：]\s*")
 _ANY_LABEL = re.compile(r"[-*·•\s]*[\w'’][\w'’ -]{0,30}[:：=]\s*\S")
-_VALUE = re.compile(r"^[^:：=]*[:：=]\s*")
 _CLIENT_LABEL = pattern(r"[-*·•\s]*{client_labels}\W{0,3}[:：=]")
 _SENTENCE = pattern(r"\W*{frame_sentences}")
 _ANSWERING = pattern(r"\W*{answering_sentences}")
@@ -98,10 +91,12 @@ def _without_first(text: str) -> str:
         if not _is_note(told):
             return text
         timed = _CLOCK.search(told)
-        if timed and _CHAT_LINE.search(text, bracketed.end()):
+        rest = text[bracketed.end() :]
+        if timed and any(each.startswith("[") and _CLOCK.search(each) for each in rest.splitlines()):
+            # The user pasted a chat.
             return text
-        speaker = _ADDRESSED.match(text, bracketed.end()) if timed else None
-        return text[speaker.end() if speaker else bracketed.end() :]
+        speaker = _SPEAKER.match(rest) if timed else None
+        return rest[speaker.end() :] if speaker else rest
     if ("```" in text or "~~~" in text) and (fenced := _FENCED.match(text)):
         behind = text.find(f"\n{fenced['fence']}", fenced.end())
         return text[behind + 1 + len(fenced["fence"]) :].lstrip() if behind >= 0 else text
@@ -109,7 +104,7 @@ def _without_first(text: str) -> str:
 
 
 def _is_frame_element(name: str) -> bool:
-    return not words_of("frame_elements", "word_lists").isdisjoint(_NAME_PARTS.split(name.lower()))
+    return not words_of("frame_elements", "word_lists").isdisjoint(re.split("[_:-]", name.lower()))
 
 
 def _may_begin(text: str) -> bool:
@@ -119,19 +114,25 @@ def _may_begin(text: str) -> bool:
 
 
 def _without_last(text: str) -> str:
-    if (element := _CLOSES.search(text)) and _is_frame_element(element["name"]):
-        start = text.rfind(f"<{element['name']}")
+    if (element := _closed_last(text)) and _is_frame_element(element):
+        start = text.rfind(f"<{element}")
         return text[:start].rstrip() if start > 0 else text
     start = text.rfind("\n") + 1
     if not start > 0 or len(text) - start > _LONGEST_LINE:
         return text
     last = text[start:]
-    if _BRACKETED_LAST.fullmatch(last):
+    if last[0] + last[-1] in _BRACKETS and not (last[0] in last[1:] or last[-1] in last[:-1]):
         return text[:start].rstrip() if _is_note(last[1:-1]) else text
     if _frame_in(last) is _Frame.NONE:
         return text
     rest = text[: len(text) - _framing_chars(text.splitlines(keepends=True)[::-1])]
-    return rest.rstrip() if _APART.search(rest) else text
+    is_apart = rest[len(rest.rstrip()) :].count("\n") > 1
+    return rest.rstrip() if is_apart else text
+
+
+def _closed_last(text: str) -> str:
+    """The name of the element that the text ends with; "" for none."""
+    return text[text.rfind("</") + 2 : -1] if text.endswith(">") and "</" in text else ""
 
 
 def _framing_chars(lines: Sequence[str]) -> int:
@@ -153,13 +154,14 @@ def _frame_in(line: str) -> _Frame:
     line = line.strip()
     if not line or len(line) > _LONGEST_LINE:
         return _Frame.NONE
-    if _RULE.fullmatch(line):
+    if len(line) >= _SHORTEST_RULE and _RULE.issuperset(line):
         return _Frame.MAYBE
     if _HEADING.fullmatch(line):
         return _Frame.SURE
     cells = _CELLS.split(line)
-    value = _VALUE.sub("", line)
-    labelled = all(map(_ANY_LABEL.match, cells)) and not (_OWN_LABEL.match(line) or asks(value) or orders(value))
+    labels = [_ANY_LABEL.match(cell) for cell in cells]
+    value = line[labels[0].end() - 1 :] if labels[0] else line
+    labelled = all(labels) and not (_OWN_LABEL.match(line) or asks(value) or orders(value))
     if labelled and (len(cells) > _TYPED_CELLS or any(map(_CLIENT_LABEL.match, cells))):
         return _Frame.SURE
     return _spoken(line) or (_Frame.MAYBE if labelled else _Frame.NONE)
@@ -185,12 +187,11 @@ def _is_note(told: str) -> bool:
 
 def _within_own_element(text: str) -> str:
     """What stands in the element that the text is, where its name says that the user wrote it."""
-    element, end = _OPENS.match(text), _CLOSES.search(text)
+    element = _OPENS.match(text)
     if (
         element
-        and end
-        and element["name"] == end["name"]
+        and element["name"] == _closed_last(text)
         and element["name"].lower() in words_of("own_elements", "word_lists")
     ):
-        return text[element.end() : end.start()].strip() or text
+        return text[element.end() : text.rfind("</")].strip() or text
     return text

@@ -35,7 +35,6 @@ _MAY = re.compile(
 _PAIR = 2
 # What is longer is no word (base64, hexadecimal numbers), and would only fill the caches.
 _LONGEST = 64
-_POSSESSIVE = re.compile(r"'s$|'$")
 
 # Not safe for several threads at a time; but the interpreter's lock is held throughout a call.
 _STEMMER = Stemmer.Stemmer("english")
@@ -128,5 +127,5 @@ def _stem(word: str) -> str:
     """The stem, or "" for a word without content."""
     if word in STOP_WORDS:
         return ""
-    word = _POSSESSIVE.sub("", word)
+    word = word.removesuffix("'s").removesuffix("'")
     return "" if word in STOP_WORDS else str(_STEMMER.stemWord(word))

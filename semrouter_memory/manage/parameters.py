@@ -27,12 +27,15 @@ def _utc(time: datetime) -> datetime:
 
 def _no_number(value: object) -> object:
     """Digits would be read as seconds since 1970, also those of a date: "20260315"."""
-    if isinstance(value, int | float) or (isinstance(value, str) and _NUMBER.fullmatch(value)):
+    if isinstance(value, int | float) or (isinstance(value, str) and _is_number(value)):
         raise ValueError("must be a time with its offset from UTC (2026-03-15T10:00:00Z)")
     return value
 
 
-_NUMBER = re.compile(r"[\s+-]*[\d.]+\s*")
+def _is_number(text: str) -> bool:
+    return text.strip().lstrip("+-").replace(".", "", 1).isdecimal()
+
+
 UtcTime = Annotated[AwareDatetime, BeforeValidator(_no_number), AfterValidator(_utc)]
 """With any offset from UTC; stored in UTC."""
 

@@ -53,16 +53,19 @@ _TOPIC_VERBS, _TOPIC_STATES, _TOPIC_CHANGES, _TOPIC_OPENINGS, _TOPIC_ZH = (
     for name in ("verbs", "states", "changes", "openings", "verbs_zh")
 )
 _ARTICLE = r"(?:(?:the|an?|this|that|user's|his|her|their) )?"
-_TOPICS = (
-    re.compile(
-        rf"\b(?:{_TOPIC_CHANGES}) (?!to )(?:the|user's|his|her|their) (?P<topic>[^,;:.!?]{{2,40}}?)"
-        r"(?=$|[,;:.!?]| (?:to|from|by|until|up|back|down|and|for|last|this|next|in|on|at|with) )"
-    ),
-    re.compile(
-        rf"^(?:(?:{_TOPIC_OPENINGS})\W+)*{_ARTICLE}(?P<topic>(?!user(?:$|[^']))(?:[^\s,;:.!?]+ ){{0,4}}?[^\s,;:.!?]+?)"
-        rf"(?:'s(?= (?:{_TOPIC_STATES}))| (?:{_TOPIC_VERBS}|[a-z]{{3,}}(?:s|ed)(?= (?:on|at|in|to|from|until|by|with) |\W?\d)))\b(?! (?:it|that|this|them)\b)"
-    ),
-    re.compile(rf"^(?:user的?)?(?P<topic>[{CJK_RANGE}]{{1,10}}?)(?:{_TOPIC_ZH})(?!了[，,；])"),
+_TOPICS = tuple(
+    re.compile(form)
+    for form in (
+        (
+            rf"\b(?:{_TOPIC_CHANGES}) (?!to )(?:the|user's|his|her|their) (?P<topic>[^,;:.!?]{{2,40}}?)"
+            r"(?=$|[,;:.!?]| (?:to|from|by|until|up|back|down|and|for|last|this|next|in|on|at|with) )"
+        ),
+        (
+            rf"^(?:(?:{_TOPIC_OPENINGS})\W+)*{_ARTICLE}(?P<topic>(?!user(?:$|[^']))(?:[^\s,;:.!?]+ ){{0,4}}?[^\s,;:.!?]+?)"
+            rf"(?:'s(?= (?:{_TOPIC_STATES}))| (?:{_TOPIC_VERBS}|[a-z]{{3,}}(?:s|ed)(?= (?:on|at|in|to|from|until|by|with) |\W?\d)))\b(?! (?:it|that|this|them)\b)"
+        ),
+        rf"^(?:user的?)?(?P<topic>[{CJK_RANGE}]{{1,10}}?)(?:{_TOPIC_ZH})(?!了[，,；])",
+    )
 )
 """What is told of: what changes, else what stands before the verb; not who changes something: "the builder moved it"."""
 _OWNER = re.compile(r"\b([A-Z]\w+)['\u2019]s (?!the\b|an?\b)")
