@@ -63,9 +63,11 @@ class ParsedRequest:
     Attributes:
         history: user and assistant texts before this turn, oldest first.
         turn_texts: the user's messages of this turn, in order.
+        parted: this turn up to where the user spoke again behind calls, `CALLS` in place of each run of calls: these may
+            have been the answer.
         speakers: who said each of them ("": it has no name); empty where all user messages of the request have the same
             name, or none.
-        tools: tools called in this turn so far, with the beginning of their results.
+        tools: tools called in this turn since the user spoke last, with the beginning of their results.
         in_tool_loop: the last message is a tool's result (or an assistant's tool call): a continuation of the turn.
         forces_call: the request leaves the model nothing but to call the one tool that it has. So do clients that want a
             structured answer: the call is the answer.
@@ -80,6 +82,7 @@ class ParsedRequest:
     model: str = ""
     history: tuple[Message, ...] = ()
     turn_texts: tuple[str, ...] = ()
+    parted: tuple[Message, ...] = ()
     speakers: tuple[str, ...] = ()
     tools: tuple[ToolUse, ...] = ()
     in_tool_loop: bool = False
@@ -92,11 +95,26 @@ class ParsedRequest:
     entries: Sequence[Any] = field(default=(), repr=False, compare=False)
 
     def said_by(self, user: str) -> tuple[str, ...]:
-        """The user's own messages of the turn: with several speakers, those without a name or with the user's id."""
+        """The user's own messages since the last answer: with several speakers, those without a name or with the user's id."""
         if not self.speakers:
-            return self.turn_texts
+            return self.last_texts
         said = zip(self.speakers, self.turn_texts, strict=True)
-        return tuple(text for name, text in said if name in ("", user))
+        return tuple(text for name, text in list(said)[self._answered :] if name in ("", user))
+
+    @property
+    def before(self) -> tuple[Message, ...]:
+        """What came before the last answer, which may be one of nothing but calls, and that answer."""
+        return self.history if self.stored_by_server else (*self.history, *self.parted)
+
+    @property
+    def last_texts(self) -> tuple[str, ...]:
+        """The user's messages since then."""
+        return self.turn_texts[self._answered :]
+
+    @property
+    def _answered(self) -> int:
+        # In a stored chain no step is a turn of its own, see `turn_of`.
+        return 0 if self.stored_by_server else sum(message.role is Role.USER for message in self.parted)
 
     @property
     def query(self) -> str:
@@ -178,6 +196,9 @@ class AnswerReader(Protocol):
     def finish(self) -> Answer | None:
         """The answer read so far, or None when there was none (error object, garbage, bound exceeded)."""
 
+
+CALLS = Message(Role.ASSISTANT, "(calls)")
+"""Stands in a transcript for an answer of nothing but calls."""
 
 _EMPTY = hashlib.sha256().digest()
 

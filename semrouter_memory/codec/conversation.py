@@ -11,7 +11,7 @@ from enum import Enum, auto
 from itertools import accumulate, groupby
 from typing import NamedTuple, TypedDict
 
-from semrouter_memory.codec.base import Outline, ToolResult, strip_block, strip_reasoning
+from semrouter_memory.codec.base import CALLS, Outline, ToolResult, strip_block, strip_reasoning
 from semrouter_memory.model import Message, PastTurn, Role, ToolUse
 
 _OUTCOME_CHARS = 200
@@ -63,6 +63,7 @@ class Conversation(TypedDict):
 
     history: tuple[Message, ...]
     turn_texts: tuple[str, ...]
+    parted: tuple[Message, ...]
     speakers: tuple[str, ...]
     tools: tuple[ToolUse, ...]
     in_tool_loop: bool
@@ -77,11 +78,13 @@ def converse(entries: Sequence[Entry], *, joint: str) -> Conversation:
     """
     runs, answered = _runs(entries)
     turn = [entry for run in runs[answered:] for entry in run]
+    parted, last = _parted(runs[answered:])
     return Conversation(
         history=tuple(_messages(runs[:answered], joint)),
         turn_texts=tuple(_user_texts(turn)),
+        parted=tuple(parted),
         speakers=_speakers(entries, turn),
-        tools=_tools(turn),
+        tools=_tools(entry for run in last for entry in run),
         in_tool_loop=bool(runs) and not _is_answer(runs[-1]) and runs[-1][0].kind is not Kind.USER,
         visible=tuple(entry.text for entry in entries if entry.text),
     )
@@ -229,6 +232,23 @@ def _messages(runs: Iterable[Sequence[Entry]], joint: str) -> Iterable[Message]:
             text = strip_reasoning(strip_block(joint.join(entry.text for entry in run)))
             if text.strip():
                 yield Message(Role.ASSISTANT, text)
+
+
+def _parted(runs: Sequence[Sequence[Entry]]) -> tuple[list[Message], Sequence[Sequence[Entry]]]:
+    """A turn's runs, parted where the user spoke last behind calls: what came before that, and the runs from there on."""
+    before: list[Message] = []
+    if all(run[0].kind is not Kind.USER for run in runs[1:]):
+        return before, runs
+    said: list[Message] = []
+    start, called = 0, False
+    for place, run in enumerate(runs):
+        texts = [Message(Role.USER, text) for text in _user_texts(run)]
+        if texts and said and called:
+            before += [*said, CALLS]
+            said, start = [], place
+        said += texts
+        called = not texts and (called or run[0].kind is not Kind.USER)
+    return before, runs[start:]
 
 
 def _user_texts(entries: Iterable[Entry]) -> Iterable[str]:

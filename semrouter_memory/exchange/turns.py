@@ -7,6 +7,7 @@ from datetime import datetime
 import orjson
 
 from semrouter_memory.codec.base import (
+    CALLS,
     Answer,
     Outline,
     ParsedRequest,
@@ -172,8 +173,9 @@ def turn_of(source: TurnSource, answer: Answer) -> Turn | None:
     """The turn of an exchange that ended well, None when it is none.
 
     A cut answer is none. A call that the request forces is the answer, and its arguments are the text. Any other answer of
-    nothing but tool calls is not the turn's end: a chat request will repeat the conversation, so nothing is lost; in a
-    stored chain of the Responses API no request repeats the user's words, so they are stored as an incomplete turn.
+    nothing but tool calls may be the turn's end or a step on the way, and nothing in it tells which. Where clients repeat the
+    conversation, the first step of a loop is a turn without an answer, which the loop's end brings; the steps between are none.
+    In a stored chain of the Responses API no request repeats the user's words, so they are stored as an incomplete turn.
     """
     if not answer.complete:
         return None
@@ -182,11 +184,13 @@ def turn_of(source: TurnSource, answer: Answer) -> Turn | None:
         answer = replace(answer, texts=(answer.text + answer.arguments,), calls=())
     chained = bool(parsed.previous_response_id or parsed.conversation_id)
     finished = (bool(answer.text) or answer.depicts) and not answer.calls
-    if not finished and not (answer.calls and answer.response_id and parsed.stored_by_server):
+    if not finished and not (answer.calls and _may_be_kept(parsed, answer)):
         return None
     if not asked.user_texts and not chained:
         return None
-    history = history_hash(parsed.history)
+    history = history_hash(parsed.before)
+    kept_aside = not finished and parsed.stored_by_server
+    in_full = not (chained or kept_aside)
     return replace(
         asked,
         hints=replace(asked.hints, history_hash=history),
@@ -194,11 +198,19 @@ def turn_of(source: TurnSource, answer: Answer) -> Turn | None:
         response_id=answer.response_id,
         model=answer.model or asked.model,
         # A chained request shows only a part of its conversation: the hash of that part would name another one.
-        transcript_hashes=_transcripts(history, parsed, answer) if finished and not chained else (),
-        tools=asked.tools if finished else (*asked.tools, *_called(answer)),
-        complete=finished,
+        transcript_hashes=_transcripts(history, parsed, answer if finished else None) if in_full else (),
+        tools=(*asked.tools, *_called(answer)) if kept_aside else asked.tools,
+        complete=not kept_aside,
+        looped=in_full and not parsed.stored_by_server and (bool(asked.tools) or not finished),
         items=_items(asked, answer),
     )
+
+
+def _may_be_kept(parsed: ParsedRequest, answer: Answer) -> bool:
+    """Whether an answer of calls makes a turn: in a stored chain each, elsewhere the first after what the user said."""
+    if parsed.stored_by_server:
+        return bool(answer.response_id)
+    return not (parsed.in_tool_loop or parsed.previous_response_id or parsed.conversation_id)
 
 
 def _called(answer: Answer) -> tuple[ToolUse, ...]:
@@ -217,9 +229,17 @@ def _items(asked: Turn, answer: Answer) -> tuple[Json, ...] | None:
         return None
 
 
-def _transcripts(history: str, parsed: ParsedRequest, answer: Answer) -> tuple[str, ...]:
-    """One hash per choice, since the client may go on from any of them; the conversation before it is hashed once."""
-    asked = continued_hash(history or transcript_hash(parsed.history), _user_messages(parsed))
+def _transcripts(history: str, parsed: ParsedRequest, answer: Answer | None) -> tuple[str, ...]:
+    """One hash per choice, since the client may go on from any of them; the conversation before it is hashed once.
+
+    A later request has a text's conversation without the calls on the way, and that of calls (None) as
+    `ParsedRequest.before` tells it.
+    """
+    if answer is None:
+        return (transcript_hash((*parsed.before, *(Message(Role.USER, text) for text in parsed.last_texts), CALLS)),)
+    if parsed.parted or not history:
+        history = transcript_hash(parsed.history)
+    asked = continued_hash(history, _user_messages(parsed))
     texts = dict.fromkeys(text for text in answer.texts if text)
     return tuple(continued_hash(asked, (Message(Role.ASSISTANT, text),)) for text in texts)
 

@@ -34,7 +34,10 @@ class Turn:
         retry_of: a key that marks client retries of one request (`idempotency-key`); "" when unknown.
         user_texts: the user's messages of this turn, in order. Empty for the end of a stored chain's tool loop, whose
             messages are in an earlier, incomplete turn.
-        complete: False when the answer was only tool calls: the turn ends with a later exchange.
+        complete: False when the answer was only tool calls and the server keeps the conversation: the turn ends with a later
+            exchange, which does not repeat the user's words.
+        looped: the client repeats the conversation, and the answer is nothing but tool calls, or comes behind some: several
+            exchanges may repeat the turn, the last one with its answer.
         transcript_hashes: chained hashes of the conversation up to and including the answer, one per choice.
         observed_at: when the request arrived.
         ends_session: the client says that the session is at its end with this turn.
@@ -57,6 +60,7 @@ class Turn:
     transcript_hashes: tuple[str, ...] = ()
     tools: tuple[ToolUse, ...] = ()
     complete: bool = True
+    looped: bool = False
     ends_session: bool = False
     items: tuple[Json, ...] | None = None
     agent: str = ""
@@ -70,7 +74,7 @@ class TurnState(StrEnum):
     DEAD = "dead"
     """Extraction was given up: a dead letter, until an operator retries or drops it."""
     INCOMPLETE = "incomplete"
-    """Its answer was only tool calls: not accepted yet, stored for the exchange that completes it."""
+    """Its answer was only tool calls, in a stored chain: not accepted yet, stored for the exchange that completes it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +117,8 @@ class LoggedTurn:
 class AppendOutcome(StrEnum):
     ACCEPTED = "accepted"
     DUPLICATE = "duplicate"
+    COMPLETED = "completed"
+    """The answer of a turn that was accepted without one: the end of a tool loop. Not counted as accepted again."""
     INCOMPLETE = "incomplete"
     """Stored until the exchange that completes it; not counted as accepted."""
     FORGOTTEN = "forgotten"

@@ -11,6 +11,11 @@ A turn is incomplete when its answer was only tool calls and the server keeps th
 loop takes its texts and tools over, so a loop is stored as one row, and a retried step still finds the user's text. The
 last step, with the answer, is the turn that is accepted; it is never a repetition.
 
+Where clients repeat the conversation, the first step of a loop is accepted as a turn without an answer, and learned from
+at once: it may be all that comes. The loop's last step repeats its words and brings the answer; then the turn waits
+again, for those who read answers as well. The place of a conversation's first turn says nothing; there its words tell that
+it is the same.
+
 A pause forbids every exchange that any part of it touches, also when its turn arrives long after: what was said in a
 pause cannot be told apart in an exchange that began before it. A session of which the user asked not to remember it keeps its
 turns without a word, so that what continues it is found to belong to it.
@@ -32,8 +37,12 @@ from semrouter_memory.turn_log.client_values import (
     storable_tools,
 )
 from semrouter_memory.turn_log.rows import Content, SessionRow, TurnRow
-from semrouter_memory.turn_log.storage import NEWEST, Changes, View
+from semrouter_memory.turn_log.storage import NEWEST, Changes, View, waiting_turns
 from semrouter_memory.turn_log.tombstones import silenced
+
+_RETRIED_MICROS = 600_000_000
+"""For so long the same first words, while they have no answer, are taken for a retry and not for another conversation."""
+_UNDONE = {TurnState.EXTRACTED: "extracted", TurnState.EMPTY: "empty"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,9 +153,8 @@ async def decide_append(
     if around is None:
         return changes, forgotten
     is_whole = turn.complete and around.partial is None
-    for key in around.own_keys(bound, around.session.newest if around.session else 0) if is_whole else ():
-        if found := await view.found_by(key):
-            return changes, await _repeat(changes, view, turn, found[0], around)
+    if is_whole and (found := await _found_again(view, bound, around)) is not None:
+        return changes, await _repeat(changes, view, turn, found, around)
     session = around.session or SessionRow(id=around.session_id or new_session_id(new_id()), scope=turn.scope)
     row, content = _new_row(bound, around, session)
     if (partial := around.partial) is not None:
@@ -171,19 +179,81 @@ async def decide_append(
     return changes, Appended(outcome, session.id, around.digests.turn_id(row.sequence))
 
 
+async def _found_again(view: View, bound: BoundedTurn, around: Surroundings) -> TurnRow | None:
+    """The turn that this one repeats."""
+    turn = bound.turn
+    for key in around.own_keys(bound, around.session.newest if around.session else 0):
+        if found := await view.found_by(key):
+            return found[0]
+    for key in around.digests.opening_keys(turn, bound.fingerprint):
+        for row in (await view.found_by(key))[:1]:
+            return row if await _is_of(view, turn, row) else None
+    return None
+
+
+async def _is_of(view: View, turn: Turn, row: TurnRow) -> bool:
+    """Whether the same first words are the same turn: its end, a step that arrives late, or a retry."""
+    at = micros(turn.observed_at)
+    if at <= row.observed_at or (turn.looped and turn.tools):
+        return True
+    return at <= row.observed_at + _RETRIED_MICROS and await _unanswered(view, row) is not None
+
+
+async def _unanswered(view: View, row: TurnRow) -> Content | None:
+    """What was said in a turn that has no answer; None for one that has, and where the words are erased."""
+    content = (await view.rows.contents([row])).get(row.sequence)
+    return content if content is not None and content.user_texts and not content.assistant_text else None
+
+
 async def _repeat(changes: Changes, view: View, turn: Turn, row: TurnRow, around: Surroundings) -> Appended:
-    """The client continues from the answer that it got last."""
+    """The client continues from the answer that it got last; the first one is the answer of a turn that had none."""
     learned = dict.fromkeys(around.digests.answer_keys(turn), around.sequence)
     changes.keys += [(key, row.sequence, when) for key, when in learned.items()]
     hashes = bounded_transcripts((*row.transcript_hashes, *turn.transcript_hashes))
-    changed = {row.sequence: replace(row, keys={**row.keys, **learned}, transcript_hashes=hashes)}
+    outcome, after = AppendOutcome.DUPLICATE, replace(row, keys={**row.keys, **learned}, transcript_hashes=hashes)
+    session = (await view.rows.sessions([row.session_id]))[row.session_id]
+    if not around.is_silenced and (content := await _with_answer(view, turn, row)) is not None:
+        outcome = AppendOutcome.COMPLETED
+        changes.answered.append((row, content))
+        after, session = await _with_its_end(view, turn, after, session)
+        changes.sessions.append(session)
+        if after.state is not row.state:
+            changes.counts.update({_UNDONE[row.state]: -1, "waiting": 1})
+    changed = {row.sequence: after}
     if turn.ends_session:
-        session = (await view.rows.sessions([row.session_id]))[row.session_id]
         newest = (await view.rows.turns([session.newest])).get(session.newest, row)
         changes.sessions.append(replace(session, end_at=session.newest))
         changed[newest.sequence] = replace(changed.get(newest.sequence, newest), ends=True)
     changes.updated += changed.values()
-    return Appended(AppendOutcome.DUPLICATE, row.session_id, around.digests.turn_id(row.sequence))
+    return Appended(outcome, row.session_id, around.digests.turn_id(row.sequence))
+
+
+async def _with_answer(view: View, turn: Turn, row: TurnRow) -> Content | None:
+    """What was said in a stored turn that had no answer, with that of its repetition; None when nothing is to be added.
+
+    That is so, too, where a memory was deleted meanwhile, which the answer may repeat.
+    """
+    if not turn.assistant_text or row.state is TurnState.DEAD or row.observed_at <= view.tombstones.last_memory:
+        return None
+    content = await _unanswered(view, row)
+    return content and replace(content, assistant_text=turn.assistant_text, tools=turn.tools or content.tools)
+
+
+async def _with_its_end(view: View, turn: Turn, row: TurnRow, session: SessionRow) -> tuple[TurnRow, SessionRow]:
+    """A turn whose answer has come, and its session, whose episode does not cover it any more.
+
+    The session's newest turn is read again. Another one is not: what was said since may have taken it back.
+    """
+    said = max(session.last_observed_at, micros(turn.observed_at))
+    if row.sequence == session.newest:
+        row = replace(row, state=TurnState.WAITING, kept_since=None, rules_done=False)
+        others = [each for each in await waiting_turns(view.rows, session) if each.sequence != row.sequence]
+        session = session.recounted([*others, row])
+    session = replace(session, last_observed_at=said)
+    if session.summarised >= row.sequence:
+        later = await view.rows.after(session.id, row.sequence - 1)
+        session = replace(session, summarised=row.sequence - 1, unsummarised=sum(each.accepted for each in later))
+    return row, session
 
 
 def _silence(changes: Changes, turn: Turn, around: Surroundings, before: Sequence[TurnRow], session_id: str) -> None:
@@ -220,6 +290,8 @@ def _new_row(bound: BoundedTurn, around: Surroundings, session: SessionRow) -> t
     if turn.complete:
         # Where the turn does not say what came before, its repetition comes right after itself.
         learned |= dict.fromkeys(around.own_keys(bound, sequence), sequence)
+        if turn.looped:
+            learned |= dict.fromkeys(digests.opening_keys(turn, bound.fingerprint), sequence)
     row = TurnRow(
         sequence=sequence,
         owner=digests.owner(turn.scope),

@@ -12,7 +12,8 @@ Lookup keys: a turn is the same again when it has the same user texts and the sa
 alone do not count: where a proxy lets clients choose them, every turn of a client that always sends the same would be a
 repetition. In a session whose turns do not say what came before (a session header or a conversation id is all there is),
 only a repetition of the newest turn counts: people do say things twice. The first turn of a new transcript session has
-no position. Response ids never count, since some servers draw them from a thousand.
+no position; of one that calls tools the *opening* is known, its words, by which the end of its loop finds it. Response ids
+never count, since some servers draw them from a thousand.
 """
 
 import unicodedata
@@ -231,6 +232,13 @@ class Digests:
         else:
             return []
         return [self.of("place", session_id, *before, *fingerprint).hex()]
+
+    def opening_keys(self, turn: Turn, fingerprint: Sequence[str]) -> list[str]:
+        """Of a turn with nothing before it, in what the client calls its session."""
+        hints = turn.hints
+        if hints.history_hash or hints.previous_response_id or hints.conversation_id:
+            return []
+        return [self.of("opening", turn.scope.owner, turn.scope.project_id, hints.explicit, *fingerprint).hex()]
 
     def answer_keys(self, turn: Turn) -> list[str]:
         """By which later turns continue this one."""

@@ -290,6 +290,9 @@ class RedisRows:
         for row in changes.updated:
             made += self._put_turn(row)
         made += [("ZADD", self._keys("key", each), learned, sequence) for each, sequence, learned in changes.keys]
+        for row, content in changes.answered:
+            key = self._keys("session", row.session_id, "content")
+            made.append(("HSET", key, _answer_field(row), content.answer_value()))
         for row in changes.answers_erased:
             made.append(("HDEL", self._keys("session", row.session_id, "content"), _answer_field(row)))
         for row in changes.contents_erased:

@@ -303,6 +303,7 @@ class SqliteRows:
                 "INSERT OR REPLACE INTO lookup_keys (digest, learned, turn) VALUES (?, ?, ?)",
                 [(bytes.fromhex(key), learned, sequence) for key, sequence, learned in changes.keys],
             )
+        self._put_answers(changes.answered)
         for rows, user_texts in ((changes.answers_erased, False), (changes.contents_erased, True)):
             if rows:
                 self._erase([row.sequence for row in rows], user_texts=user_texts)
@@ -346,6 +347,11 @@ class SqliteRows:
             f"INSERT INTO contents_{table} VALUES (?, ?, ?)",  # noqa: S608 - constants
             (sequence, content.user_value(), content.answer_value()),
         )
+
+    def _put_answers(self, answered: Iterable[tuple[TurnRow, Content]]) -> None:
+        arguments = [(content.answer_value(), row.sequence) for row, content in answered]
+        for table in _TABLES if arguments else ():
+            self._connection.executemany(f"UPDATE {table} SET answer = ? WHERE turn = ?", arguments)  # noqa: S608 - constants
 
     def _erase(self, sequences: Iterable[int], *, user_texts: bool) -> None:
         """Erase the answers of these turns, with or without the user's own words."""

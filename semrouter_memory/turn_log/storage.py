@@ -29,6 +29,7 @@ class Changes:
     """The writes of one transaction. Removals come first, so that what is indexed stays.
 
     Attributes:
+        answered: what was answered in these turns, and by which tools, is known now.
         answers_erased: what was answered in these turns is erased.
         contents_erased: what the user said in these, too.
         keys: lookup key, sequence number of the turn that it leads to, and when it was learned: of several turns with one
@@ -41,6 +42,7 @@ class Changes:
     added: list[tuple[TurnRow, Content]] = field(default_factory=list)
     updated: list[TurnRow] = field(default_factory=list)
     removed: list[TurnRow] = field(default_factory=list)
+    answered: list[tuple[TurnRow, Content]] = field(default_factory=list)
     answers_erased: list[TurnRow] = field(default_factory=list)
     contents_erased: list[TurnRow] = field(default_factory=list)
     sessions: list[SessionRow] = field(default_factory=list)

@@ -190,6 +190,21 @@ class Client:
         self.previous = cast("str", answer["id"])
         return cast("dict[str, Any]", orjson.loads(sent))
 
+    async def chat(self, messages: list[Json], message: Json) -> None:
+        """Send one request of a client that repeats the conversation, answered by that message, which it keeps."""
+        self.clock.time += timedelta(minutes=1)
+        exchange = Exchange(ExchangeSettings(CONFIG, 1 << 20, 1 << 20), RouteSettings(), self.clock.now())
+        exchange.receive(_headers(len(self.results), "/v1/chat/completions"))
+        step = exchange.receive(RequestBody(orjson.dumps({"model": "m", "messages": messages}), end_of_stream=True))
+        assert isinstance(step, NeedRecall)
+        self.results.append(await self._recaller.recall(step.request))
+        exchange.recalled(self.results[-1])
+        answer = {"id": "c", "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
+        exchange.receive(ResponseHeaders(Headers([(":status", "200"), ("content-type", "application/json")])))
+        exchange.receive(ResponseBody(orjson.dumps(answer), end_of_stream=True))
+        await self._remember(exchange)
+        messages.append(message)
+
     async def talk(self, turns: int) -> None:
         for number in range(1, turns + 1):
             await self.say(f"My number {number} is {number}.", said(f"Fine {number}."))
@@ -203,7 +218,7 @@ class Client:
         turn = exchange.take_turn()
         assert turn is not None
         appended = self.log.append(cleaned(turn, max_chars=1000).turn, remember=False)
-        if appended.outcome is not AppendOutcome.ACCEPTED:
+        if appended.outcome not in (AppendOutcome.ACCEPTED, AppendOutcome.COMPLETED):
             return
         claim = await self.log.claim(turn.scope, appended.session_id, lease=timedelta(minutes=1), context=20)
         assert claim is not None
@@ -219,8 +234,8 @@ def said(text: str) -> dict[str, Json]:
     return {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
 
 
-def _headers(number: int) -> RequestHeaders:
-    pairs = [(":method", "POST"), (":path", "/v1/responses"), ("x-authz-user-id", "alice")]
+def _headers(number: int, path: str = "/v1/responses") -> RequestHeaders:
+    pairs = [(":method", "POST"), (":path", path), ("x-authz-user-id", "alice")]
     return RequestHeaders(Headers([*pairs, ("x-request-id", f"r-{number}")]), protocol=SINGLE)
 
 
@@ -294,6 +309,20 @@ async def test_a_loop_of_an_earlier_turn_leaves_as_a_whole(client: Client) -> No
 
     assert client.reason == CompressionReason.COMPRESSED
     assert "function_call" not in {item.get("type") for item in client.server.bodies[-1]["input"]}
+
+
+async def test_a_chat_is_compressed_whose_turns_are_loops(client: Client) -> None:
+    """Each turn is read twice: with its first step, and with its answer."""
+    messages: list[Json] = []
+    for number in range(1, 9):
+        function = {"name": "look", "arguments": "{}"}
+        call = {"id": f"c{number}", "type": "function", "function": function}
+        messages.append({"role": "user", "content": f"My number {number} is {number}."})
+        await client.chat(messages, {"role": "assistant", "content": None, "tool_calls": [call]})
+        messages.append({"role": "tool", "tool_call_id": f"c{number}", "content": "found"})
+        await client.chat(messages, {"role": "assistant", "content": f"Fine {number}."})
+
+    assert client.reason == CompressionReason.COMPRESSED
 
 
 async def test_an_unchained_request_between_does_not_disturb(client: Client, embedder: OnnxEmbedder) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from semrouter_memory.errors import TurnLogError
-from semrouter_memory.model import AppendOutcome, Claim, Reach, Scope, Tombstone, TurnState, TurnTotals
+from semrouter_memory.model import AppendOutcome, Claim, Reach, Scope, Tombstone, ToolUse, TurnState, TurnTotals
 from semrouter_memory.turn_log.redis_log import RedisTurnLog
 from tests.contract.turn_logs import ALICE, BOB, LEASE, START, a_turn, append, claimed
 from tests.redis_server import RedisServer
@@ -133,6 +133,22 @@ class TestNothingIsDoubled:
                     replica.log.append(turn, remember=False)
             await asyncio.gather(one.log.forward(), two.log.forward())
             assert await two.log.totals() == TurnTotals(accepted=30, waiting=30)
+
+    @pytest.mark.parametrize("last_first", [False, True])
+    async def test_a_loop_whose_steps_come_to_both_is_one_turn(self, shared: Installation, *, last_first: bool) -> None:
+        """In whichever order they arrive."""
+        later = START + timedelta(minutes=20)
+        steps = [
+            replace(a_turn("I live in Bergen.", answer=""), looped=True),
+            replace(a_turn("I live in Bergen.", answer="Noted.", tools=(ToolUse("note"),), at=later), looped=True),
+        ]
+        async with shared.replica(started=False) as one, shared.replica("two", started=False) as two:
+            for replica, step in zip((one, two), reversed(steps) if last_first else steps, strict=True):
+                await append(replica.log, step)
+            (pending,) = await one.log.pending()
+            (turn,) = (await claimed(two.log, pending.session_id)).turns
+            assert (turn.user_text, turn.assistant_text) == ("I live in Bergen.", "Noted.")
+            assert await two.log.totals() == TurnTotals(accepted=1, waiting=1)
 
     async def test_turns_of_one_user_that_come_to_both_are_all_there(self, shared: Installation) -> None:
         async with shared.replica(started=False) as one, shared.replica("two", started=False) as two:

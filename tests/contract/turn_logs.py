@@ -45,6 +45,7 @@ def a_turn(
     tools: tuple[ToolUse, ...] = (),
     agent: str = "",
     complete: bool = True,
+    looped: bool = False,
 ) -> Turn:
     return Turn(
         scope=scope,
@@ -62,6 +63,7 @@ def a_turn(
         tools=tools,
         agent=agent,
         complete=complete,
+        looped=looped,
     )
 
 

@@ -16,6 +16,7 @@ ASKED = "What's the weather budget for my Hawaii trip?"
 TOLD = "I live in Bergen. What's the weather there?"
 
 CHAT_TOOLS: Any = [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}]
+OUTPUT: Any = {"type": "function", "function": {"name": "output", "parameters": {"type": "object"}}}
 TOOLS: Any = [{"type": "function", "name": "weather", "parameters": {"type": "object", "properties": {}}}]
 
 
@@ -123,6 +124,26 @@ async def test_a_chat_loop_is_learned_from_once(two_filter: Installation) -> Non
     assert await two_filter.memories() == ["I live in Bergen."]
     # The stand-in answers a tool's result with text, so the second step is an answer as well: one turn again.
     assert await two_filter.turns("accepted") == accepted + 1
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_client_whose_every_answer_is_a_call_is_learned_from(two_filter: Installation, *, stream: bool) -> None:
+    """As with tools and a structured output: no step follows the last call, and nothing in it tells that it is the last."""
+    accepted = await two_filter.turns("accepted")
+    loop: list[Any] = []
+    async with two_filter.sdk() as client:
+        for number, told in enumerate(("I live in Bergen.", "My sister is called Ingrid.")):
+            loop.append(user(told))
+            answer: Any = await client.chat.completions.create(
+                model="m", messages=[*loop], tools=[*CHAT_TOOLS, OUTPUT], tool_choice="required", stream=stream
+            )
+            if stream:
+                assert [chunk async for chunk in answer]
+            await two_filter.remembers(told)
+            # The next run of such a client has what the output tool "returned".
+            loop += [calls("weather"), result("weather", "Final result processed.")]
+            assert await two_filter.turns("accepted") == accepted + number + 1
+    assert sorted(await two_filter.memories()) == ["I live in Bergen.", "My sister is called Ingrid."]
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -38,6 +38,7 @@ turns = st.builds(
     response_id=NAMES,
     transcript_hashes=st.lists(NAMES, max_size=2).map(tuple),
     complete=st.booleans(),
+    looped=st.booleans(),
     ends_session=st.booleans(),
 )
 contents = st.builds(

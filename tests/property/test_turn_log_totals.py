@@ -5,6 +5,7 @@ import shutil
 import tempfile
 from collections.abc import Coroutine
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,12 +14,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from semrouter_memory.model import (
+    Appended,
     AppendOutcome,
     Claim,
+    PendingSession,
     Reach,
     Scope,
     SessionHints,
     Tombstone,
+    ToolUse,
     Turn,
     TurnTotals,
 )
@@ -86,26 +90,34 @@ class TurnLogMachine(RuleBasedStateMachine):
         request=NAMES,
         retry=NAMES,
         complete=st.booleans(),
+        looped=st.booleans(),
+        answered=st.booleans(),
         remember=st.booleans(),
         ends=st.booleans(),
         pauses=st.integers(0, 9).map(lambda number: not number),
     )
-    def append(
+    def append(self, **given: Any) -> None:
+        self.append_turn(**given)
+
+    def append_turn(
         self,
+        *,
         scope: Scope,
         text: str,
-        session: str,
-        conversation: str,
-        before: str,
-        history: str,
-        transcript: str,
-        response: str,
-        request: str,
-        retry: str,
-        complete: bool,
-        remember: bool,
-        ends: bool,
-        pauses: bool,
+        session: str = "",
+        conversation: str = "",
+        before: str = "",
+        history: str = "",
+        transcript: str = "",
+        response: str = "",
+        request: str = "",
+        retry: str = "",
+        complete: bool = True,
+        looped: bool,
+        answered: bool,
+        remember: bool = False,
+        ends: bool = False,
+        pauses: bool = False,
     ) -> None:
         turn = Turn(
             scope=scope,
@@ -113,7 +125,9 @@ class TurnLogMachine(RuleBasedStateMachine):
                 explicit=session, conversation_id=conversation, previous_response_id=before, history_hash=history
             ),
             user_texts=(text,) if text else (),
-            assistant_text="fine",
+            assistant_text="fine" if answered else "",
+            tools=(ToolUse("weather"),) if looped and answered else (),
+            looped=looped,
             observed_at=self.now_,
             request_id=request,
             retry_of=retry,
@@ -139,6 +153,10 @@ class TurnLogMachine(RuleBasedStateMachine):
             # An end may also come from the incomplete turn that this one completes.
             if ends or self.run(self.is_ended(appended.turn_id)):
                 self.ends.add(appended.turn_id)
+        elif appended.outcome is AppendOutcome.COMPLETED:
+            self.note_answer(appended)
+            if ends:
+                self.announce(appended.session_id)
         elif appended.outcome is AppendOutcome.DUPLICATE and appended.turn_id not in self.where:
             # Said again, of a session that began with the wish not to be remembered: nobody knows its name until then.
             assert self.run(self.log.tombstones(scope)).silences(appended.session_id)
@@ -146,6 +164,29 @@ class TurnLogMachine(RuleBasedStateMachine):
             assert self.where[appended.turn_id] != "deleted"
             if ends:
                 self.announce(appended.session_id)
+
+    @rule(history=NAMES, read=st.booleans(), ends=st.booleans())
+    def loop(self, history: str, read: bool, ends: bool) -> None:
+        """Two steps, with all that the log has for workers in between; by chance two of `append` seldom belong together."""
+        step = partial(self.append_turn, scope=SCOPES[0], text="1", history=history, looped=True, ends=ends)
+        step(answered=False)
+        for pending in self.run(self.log.pending()) if read else ():
+            claim = self.taken(pending)
+            self.sum_up(claim, 1)
+            self.finish(claim, stored=True, part=len(claim.turns))
+        step(answered=True)
+
+    def note_answer(self, appended: Appended) -> None:
+        """A turn has its answer: it is to be summed up once more, and read again if it is the session's newest."""
+        turn_id, session = appended.turn_id, appended.session_id
+        assert self.where[turn_id] in ("waiting", "extracted", "empty")
+        later = [each for each in self.order if self.sessions[each] == session and each in self.kept]
+        later = later[later.index(turn_id) :]
+        if later == [turn_id]:
+            self.where[turn_id] = "waiting"
+        if turn_id not in self.open:
+            self.open.update(later)
+            self.ends.update(each for each in later if self.run(self.is_ended(each)))
 
     async def is_ended(self, turn_id: str) -> bool:
         sequence = self.log._digests.sequence(turn_id)
@@ -162,7 +203,9 @@ class TurnLogMachine(RuleBasedStateMachine):
         pending = self.run(self.log.pending())
         if not pending:
             return Claim(scope=SCOPES[0], session_id="none", token="none", turns=())
-        chosen = data.draw(st.sampled_from(pending))
+        return self.taken(data.draw(st.sampled_from(pending)))
+
+    def taken(self, chosen: PendingSession) -> Claim:
         claim = self.run(self.log.claim(chosen.scope, chosen.session_id, lease=LEASE, context=2))
         assert claim is not None
         assert [self.where[turn.id] for turn in claim.turns] == ["waiting"] * chosen.waiting

@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 import pytest
 
-from semrouter_memory.codec.base import BLOCK_CLOSE, BLOCK_OPEN, BodySettings, ParsedRequest
+from semrouter_memory.codec.base import BLOCK_CLOSE, BLOCK_OPEN, CALLS, BodySettings, ParsedRequest
 from semrouter_memory.codec.chat import ChatCodec
 from semrouter_memory.codec.settings import BODY
 from semrouter_memory.errors import BodyError
@@ -14,8 +14,8 @@ from semrouter_memory.model import MemoryType, Message, Role, ToolUse
 BLOCK = f"{BLOCK_OPEN}\n* a fact\n{BLOCK_CLOSE}"
 
 
-def user(content: Any) -> dict[str, Any]:
-    return {"role": "user", "content": content}
+def user(content: Any, **more: Any) -> dict[str, Any]:
+    return {"role": "user", "content": content, **more}
 
 
 def assistant(content: Any = None, **more: Any) -> dict[str, Any]:
@@ -99,6 +99,49 @@ def test_history_and_turn(messages: list[Any], history: tuple[Message, ...], tur
     parsed = parse(*messages)
     assert (parsed.history, parsed.turn_texts) == (history, turn)
     assert parsed.query == (turn[-1] if turn else "")
+
+
+PICTURE: dict[str, Any] = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:x"}}]}
+
+
+@pytest.mark.parametrize(
+    ("messages", "before", "last"),
+    [
+        pytest.param([user("A"), user("B")], (), ("A", "B"), id="no calls"),
+        pytest.param([user("A"), calling(("1", "f")), result("1", "R")], (), ("A",), id="a loop"),
+        pytest.param(
+            [calling(("1", "f")), result("1", "R"), user("A")], (), ("A",), id="nothing said before the calls"
+        ),
+        pytest.param(
+            [user("A"), user("B"), calling(("1", "f")), result("1", "R"), user("C"), calling(("2", "f")), user("D")],
+            (said("A"), said("B"), CALLS, said("C"), CALLS),
+            ("D",),
+            id="twice",
+        ),
+        pytest.param(
+            [user("A"), assistant("B"), user("C"), calling(("1", "f")), result("1", "R"), user("D")],
+            (said("A"), answered("B"), said("C"), CALLS),
+            ("D",),
+            id="behind a text",
+        ),
+        pytest.param(
+            [user("A"), calling(("1", "f")), result("1", "R"), PICTURE, calling(("2", "f")), result("2", "R")],
+            (),
+            ("A",),
+            id="a picture that a tool took says nothing",
+        ),
+    ],
+)
+def test_what_the_user_says_behind_calls(
+    messages: list[Any], before: tuple[Message, ...], last: tuple[str, ...]
+) -> None:
+    parsed = parse(*messages)
+    assert (parsed.before, parsed.last_texts, parsed.said_by("alice")) == (before, last, last)
+
+
+def test_of_several_speakers_only_what_is_said_behind_calls_is_new() -> None:
+    messages = [user("A", name="alice"), calling(("1", "f")), user("B", name="alice"), user("C", name="bob")]
+    assert parse(*messages).said_by("alice") == ("B",)
 
 
 @pytest.mark.parametrize(

@@ -633,11 +633,6 @@ class TestToolLoop:
         assert first.request.loop_key == later.request.loop_key != ""
         assert (first.request.continues_loop, later.request.continues_loop) == (False, True)
 
-    def call(self) -> ResponseBody:
-        message = {"role": "assistant", "content": None, "tool_calls": self.LOOP[1]["tool_calls"]}
-        data = {"id": "c", "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}
-        return ResponseBody(orjson.dumps(data), end_of_stream=True)
-
     @pytest.mark.parametrize("conversation", ["conv_1", {"id": "conv_1"}])
     def test_all_steps_in_a_conversation_of_the_server_carry_its_key(
         self, make_exchange: MakeExchange, conversation: Any
@@ -702,22 +697,56 @@ class TestToolLoop:
             {"tools": 7, "tool_choice": ["required"]},
         ],
     )
-    def test_a_call_that_may_be_a_step_is_none(self, make_exchange: MakeExchange, fields: dict[str, Any]) -> None:
-        assert self.reply(make_exchange(), {"role": "user", "content": "I moved to Graz."}, **fields) is None
+    def test_a_call_that_may_be_a_step_is_no_answer(self, make_exchange: MakeExchange, fields: dict[str, Any]) -> None:
+        turn = self.reply(make_exchange(), {"role": "user", "content": "I moved to Graz."}, **fields)
+        assert turn is not None
+        assert (turn.user_texts, turn.assistant_text, turn.tools) == (("I moved to Graz.",), "", ())
+        assert (turn.complete, turn.looped) == (True, True)
+
+    def test_the_steps_between_the_first_and_the_last_are_no_turns(self, make_exchange: MakeExchange) -> None:
+        assert self.reply(make_exchange(), *self.LOOP, tools=self.REPLY) is None
+
+    def test_what_the_user_says_behind_calls_goes_on_from_them(self, make_exchange: MakeExchange) -> None:
+        """As a client does whose every answer is a call."""
+        said: list[dict[str, Any]] = []
+        turns = []
+        for number, text in enumerate(("I moved to Graz.", "I work as a nurse.", "I have a dog.")):
+            said.append({"role": "user", "content": text})
+            turns.append(self.reply(make_exchange(), *said, tools=self.REPLY))
+            said.append({"role": "assistant", "content": None, "tool_calls": [self.said(number)]})
+            said.append({"role": "tool", "tool_call_id": f"c{number}", "content": "Final result processed."})
+        first, second, third = filter(None, turns)
+        assert [turn.user_texts for turn in (first, second, third)] == [
+            ("I moved to Graz.",),
+            ("I work as a nurse.",),
+            ("I have a dog.",),
+        ]
+        assert first.hints.history_hash == ""
+        assert (second.hints.history_hash,) == first.transcript_hashes
+        assert (third.hints.history_hash,) == second.transcript_hashes
+
+    def test_a_text_behind_such_an_answer_is_continued_as_any_other(self, make_exchange: MakeExchange) -> None:
+        def answered(*messages: dict[str, Any]) -> Turn:
+            exchange = make_exchange()
+            recall_step(exchange, SINGLE, orjson.dumps({"messages": messages}))
+            exchange.recalled(NOTHING)
+            exchange.receive(response_headers())
+            exchange.receive(answer("Noted."))
+            turn = exchange.take_turn()
+            assert turn is not None
+            return turn
+
+        said: list[dict[str, Any]] = [*self.LOOP, {"role": "user", "content": "And I work as a nurse."}]
+        second = answered(*said)
+        assert (second.user_texts, second.tools) == (("And I work as a nurse.",), ())
+        said += [{"role": "assistant", "content": "Noted."}, {"role": "user", "content": "I have a dog."}]
+        assert answered(*said).hints.history_hash in second.transcript_hashes
 
     def test_a_forced_call_behind_a_loop_ends_it(self, make_exchange: MakeExchange) -> None:
         turn = self.reply(make_exchange(), *self.LOOP, tools=self.REPLY, tool_choice="required")
         assert turn is not None
         assert turn.user_texts == ("What's the weather where I live?",)
         assert [tool.name for tool in turn.tools] == ["weather"]
-
-    def test_a_tool_call_ends_no_chat_turn(self, make_exchange: MakeExchange) -> None:
-        exchange = make_exchange()
-        recall_step(exchange, SINGLE, chat("weather?"))
-        exchange.recalled(NOTHING)
-        exchange.receive(response_headers())
-        exchange.receive(self.call())
-        assert exchange.take_turn() is None
 
     @pytest.mark.parametrize(
         ("call", "tool"),
