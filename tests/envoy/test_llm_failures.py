@@ -81,7 +81,6 @@ Failure = Callable[[ExtractionLlm], None]
     [
         (errs, FAILS),
         (hangs, FAILS),
-        (says_nothing, FAILS),
         (talks, NO_JSON),
         (breaks_off, NO_JSON),
         (answers_an_object, NO_JSON),
@@ -108,18 +107,20 @@ async def test_the_turn_waits_for_a_better_model(
     assert await patient.metric("semrouter_memory_dead_letters_total") == 0
 
 
-async def test_a_model_that_refuses_the_key_costs_no_turn_and_the_log_says_so(
-    patient: Installation, llm: ExtractionLlm
+@pytest.mark.parametrize("failure", [refuses, says_nothing])
+async def test_a_model_that_refuses_the_key_or_says_nothing_to_any_prompt_costs_no_turn_and_the_log_says_so(
+    patient: Installation, llm: ExtractionLlm, failure: Failure
 ) -> None:
     await patient.forget_everything()
-    refuses(llm)
+    llm.works(INFERRED)
+    failure(llm)
     away = logged(patient, "error", "Model unavailable")
     await ask(patient, CHAT, TOLD)
 
     async def said() -> bool:
         return logged(patient, "error", "Model unavailable") > away
 
-    await eventually(said, "no word of the key")
+    await eventually(said, "no word of the model")
     llm.works(INFERRED)
     await patient.remembers(INFERRED)
 

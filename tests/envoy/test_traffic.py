@@ -129,8 +129,8 @@ async def test_other_paths_pass(two_filter: Installation) -> None:
 
 
 async def test_tools_and_images_with_the_sdk(two_filter: Installation) -> None:
-    """A whole agent's loop: call, result, answer; the final answer is one turn."""
-    before = await two_filter.turns()
+    """A whole agent's loop: call, result, answer; it is one turn, which the final answer completes."""
+    accepted, completed = [await two_filter.turns(outcome) for outcome in ("accepted", "completed")]
     messages: list[Any] = [
         {"role": "developer", "content": "Be brief."},
         {"role": "user", "content": [{"type": "text", "text": "What's the weather at the zoo?"}, IMAGE]},
@@ -144,9 +144,10 @@ async def test_tools_and_images_with_the_sdk(two_filter: Installation) -> None:
     assert two_filter.llm.last.json["messages"] == messages
 
     async def one_more() -> bool:
-        return await two_filter.turns() == before + 1
+        return await two_filter.turns("completed") == completed + 1
 
-    await eventually(one_more, "the loop was not one turn")
+    await eventually(one_more, "the final answer did not complete the turn")
+    assert await two_filter.turns("accepted") == accepted + 1
 
 
 async def test_streams_with_the_sdk(two_filter: Installation) -> None:
