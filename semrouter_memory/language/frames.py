@@ -23,7 +23,11 @@ _BRACKETED = re.compile(
     r"(?:\[(?P<square>[^\[\]\n]{1,300})\]|【(?P<thick>[^【】\n]{1,300})】|\((?P<round>[^()\n]{1,300})\)(?=\s*\n))(?![(:：])\s*(?=\S)"
 )
 _BRACKETS = frozenset({"[]", "()", "【】", "（）"})
+_ADDRESSED = re.compile(r"(?:\[[^\[\]\n]*\]\s*)?[^\W\d_][^:\n,.?!]{0,30}:\s+(?=\S)")
+"""Who speaks, behind the time of a chat's line."""
 _SPEAKER = re.compile(r"@?[^\W\d_](?:[\w'’.-]|[ ](?=\w)){0,30}(?: ?[(（][^()（）\n]{1,30}[)）])?(?::\s+|：\s*)(?=\S)")
+_CHAT_LINE = re.compile(r"^\[[^\[\]\n]*\d", re.MULTILINE)
+"""Of several, the user pasted a chat."""
 _CLOCK = re.compile(r"\b\d{1,2}:\d\d\b|\b\d{4}-\d\d-\d\d\b|\b\d{1,2}[/.]\d{1,2}[/.]\d{2,4}\b|\d{4}年\d{1,2}月\d{1,2}日")
 _FENCED = pattern(r"[^\n]{0,60}{frame_words}[^\n]{0,60}[:：][ \t]*\n(?P<fence>```|~~~)")
 _NOTE = pattern(r"\W*{frame_notes}")
@@ -91,12 +95,10 @@ def _without_first(text: str) -> str:
         if not _is_note(told):
             return text
         timed = _CLOCK.search(told)
-        rest = text[bracketed.end() :]
-        if timed and any(each.startswith("[") and _CLOCK.search(each) for each in rest.splitlines()):
-            # The user pasted a chat.
+        if timed and _CHAT_LINE.search(text, bracketed.end()):
             return text
-        speaker = _SPEAKER.match(rest) if timed else None
-        return rest[speaker.end() :] if speaker else rest
+        speaker = _ADDRESSED.match(text, bracketed.end()) if timed else None
+        return text[speaker.end() if speaker else bracketed.end() :]
     if ("```" in text or "~~~" in text) and (fenced := _FENCED.match(text)):
         behind = text.find(f"\n{fenced['fence']}", fenced.end())
         return text[behind + 1 + len(fenced["fence"]) :].lstrip() if behind >= 0 else text

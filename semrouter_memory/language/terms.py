@@ -127,5 +127,5 @@ def _stem(word: str) -> str:
     """The stem, or "" for a word without content."""
     if word in STOP_WORDS:
         return ""
-    word = word.removesuffix("'s").removesuffix("'")
+    word = word.removesuffix("'s") if word.endswith("'s") else word.removesuffix("'")
     return "" if word in STOP_WORDS else str(_STEMMER.stemWord(word))

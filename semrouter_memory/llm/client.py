@@ -7,6 +7,7 @@ asked, so one that is absent delays no start.
 
 import asyncio
 import os
+import re
 from collections.abc import Sequence
 from http.client import responses
 from math import isfinite
@@ -29,7 +30,7 @@ _UNSUPPORTED = frozenset({"unsupported_parameter", "unsupported_value"})
 _INSTEAD = {"max_tokens": "max_completion_tokens"}
 """Models that reason know it by this name alone."""
 _PLAIN = (ChatMessage("user", "Answer with [] and nothing else."),)
-_LONGEST_IDENTIFIER = 64
+_IDENTIFIER = re.compile(r"[A-Za-z][\w.-]{1,63}", re.ASCII)
 _AWAY = (openai.APIConnectionError, TimeoutError, OSError)
 
 
@@ -156,14 +157,10 @@ def _read(answer: ChatCompletion) -> tuple[str, bool]:
     return "".join(text for text in texts if isinstance(text, str)), choice.finish_reason == "length"
 
 
-def _is_identifier(text: str) -> bool:
-    """An identifier, unlike a message, does not repeat the prompt."""
-    return len(text) <= _LONGEST_IDENTIFIER and text.isascii() and not any(map(str.isspace, text))
-
-
 def _answered(name: str, error: openai.APIStatusError) -> ChatModelError:
     status = error.status_code
-    reason = ": ".join(each for each in (error.code, error.param) if each and _is_identifier(each))
+    # Identifiers, unlike a message, do not repeat the prompt. Servers put numbers there, too.
+    reason = ": ".join(each for each in (error.code, error.param) if each and _IDENTIFIER.fullmatch(str(each)))
     cause = f"{responses.get(status, '')}{f' ({reason})' if reason else ''}"
     message = f"{name} answered {status}{f' ({reason})' if reason else ''}"
     if status in _OVERLOADS or status >= _SERVER_ERRORS:

@@ -223,6 +223,7 @@ async def test_a_refused_model_is_left_alone_at_once_and_the_log_says_what_to_ch
     ("status", "answer", "detail"),
     [
         (400, {"error": {"code": "invalid_model", "message": "no"}}, "small answered 400 (invalid_model)"),
+        (400, {"error": {"code": 400, "message": "no"}}, "small answered 400"),
         (402, {}, "small answered 402"),
         (422, {}, "small answered 422"),
         (200, "<html>Open WebUI", "small failed: the answer is no chat completion"),
