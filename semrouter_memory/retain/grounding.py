@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property, lru_cache
-from itertools import product
+from itertools import chain, product
 
 from semrouter_memory.language.names import capitalised
 from semrouter_memory.language.phrases import begins, lists, phrases, word_set
@@ -296,21 +296,26 @@ def _against(content: str, sentence: str) -> str:
 def _is_not_so(content: str, sentence: str) -> bool:
     """Whether a statement says in the present what the sentence says of before, wishes or asks: "lives", of "used to live"."""
     told, pairs = _words(content)
+    clauses = list(_clauses(tokens(sentence)))
     said, stems = set(tokens(content)), {word[:_STEM] for word in told}
-    for clause in _clauses(tokens(sentence)):
-        for at, words in product(range(len(clause)), _NOT_SO):
-            end = at + len(words)
-            if tuple(clause[at:end]) != words or end == len(clause):
-                continue
-            about = {_bare(word)[:_STEM] for word in clause[end + 1 : end + 1 + _NOT_SO_SCOPE]}
-            if _present(clause[end]) & said and about & stems:
-                return True
+    for verb, *rest in chain.from_iterable(map(_behind_not_so, clauses)):
+        about = {_bare(word)[:_STEM] for word in rest[:_NOT_SO_SCOPE]}
+        if _present(verb) & said and about & stems:
+            return True
     if not pairs or _PAST_ZH & set(content):
         return False
-    clauses = ["".join(clause) for clause in _clauses(tokens(sentence))]
-    shared = [len(set(pairs).intersection(_bigrams(clause))) for clause in clauses]
-    most = [clause for clause, count in zip(clauses, shared, strict=True) if count == max(shared)]
-    return bool(most) and all(any(was in clause[:_BEGINNING] for was in _WAS_ZH) for clause in most)
+    joined = ["".join(clause) for clause in clauses]
+    shared = [len(set(pairs).intersection(_bigrams(clause))) for clause in joined]
+    most = [clause for clause, count in zip(joined, shared, strict=True) if count == max(shared)]
+    return all(any(was in clause[:_BEGINNING] for was in _WAS_ZH) for clause in most)
+
+
+def _behind_not_so(clause: Sequence[str]) -> Iterator[Sequence[str]]:
+    """What follows words behind which an English clause says what is not so: the verb and the rest."""
+    for at, words in product(range(len(clause)), _NOT_SO):
+        end = at + len(words)
+        if tuple(clause[at:end]) == words and end < len(clause):
+            yield clause[end:]
 
 
 def _present(verb: str) -> set[str]:

@@ -874,8 +874,8 @@ async def test_a_conversation_is_not_remembered_where_the_user_says_so(make_benc
     assert await bench.contents() == ["I have two goats."]
 
 
-async def test_a_slow_model_delays_no_quote(make_bench: MakeBench) -> None:
-    """A session that waits for its place holds no worker; it is asked about when there is one, and ticks leave it alone until then."""
+def slow_model() -> tuple[ScriptedModel, asyncio.Event, asyncio.Event]:
+    """A model, what it sets when it is asked, and what it waits for before it answers."""
     model, asked, answers = ScriptedModel(), asyncio.Event(), asyncio.Event()
 
     async def think() -> None:
@@ -883,6 +883,12 @@ async def test_a_slow_model_delays_no_quote(make_bench: MakeBench) -> None:
         await answers.wait()
 
     model.meanwhile = think
+    return model, asked, answers
+
+
+async def test_a_slow_model_delays_no_quote(make_bench: MakeBench) -> None:
+    """A session that waits for its place holds no worker; it is asked about when there is one, and ticks leave it alone until then."""
+    model, asked, answers = slow_model()
     bench = make_bench(model, batch_size=1, workers=1)
     for session in ("s1", "s2", "s3"):
         bench.say(f"My dog in {session} is called Rex", session=session)
@@ -905,13 +911,7 @@ async def test_a_slow_model_delays_no_quote(make_bench: MakeBench) -> None:
 
 
 async def test_a_place_that_nobody_takes_is_found_by_the_next_tick(make_bench: MakeBench) -> None:
-    model, asked, answers = ScriptedModel(), asyncio.Event(), asyncio.Event()
-
-    async def think() -> None:
-        asked.set()
-        await answers.wait()
-
-    model.meanwhile = think
+    model, asked, answers = slow_model()
     bench = make_bench(model, batch_size=1, workers=1)
     for session in ("s1", "s2"):
         bench.say("My dog is called Rex", session=session)
