@@ -18,7 +18,7 @@ import numpy as np
 from bench.context import Bench
 from bench.figures import FirstRecall, Learning, ProcessFigures, Times
 from bench.workload import memory_of, messages, questions, statements
-from semrouter_memory.app.adapters import Adapters, ExternalModels, connect, owner_indexes_of
+from semrouter_memory.app.adapters import Adapters, ExternalModels, connect
 from semrouter_memory.app.pipelines import Pipelines
 from semrouter_memory.app.sidecar import SWITCH_SECONDS
 from semrouter_memory.config import EmbeddingConfig, MemoryConfig, MilvusConfig
@@ -33,7 +33,9 @@ from semrouter_memory.model import (
     Scope,
     Vector,
 )
+from semrouter_memory.recall.categories import categories_of
 from semrouter_memory.state.local import InProcessOwnerVersions
+from semrouter_memory.store.index_cache import IndexCache
 from semrouter_memory.telemetry.metrics import Metrics, TelemetryObserver
 from semrouter_memory.transport.request_phase import RequestPhase
 
@@ -161,12 +163,12 @@ class InProcess:
         """The adapters of another process on the same store."""
         adapters = self.adapters
         versions = InProcessOwnerVersions()
-        indexes = owner_indexes_of(
-            self.config,
+        indexes = IndexCache(
             adapters.store,
             versions,
-            clock=adapters.clock,
+            config=self.config.owner_index,
             on_error=lambda error: adapters.observer.observe(WorkFailed(error)),
+            label=categories_of,
         )
         self._on_exit.push_async_callback(indexes.close)
         return replace(adapters, owner_indexes=indexes)

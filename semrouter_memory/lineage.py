@@ -105,6 +105,15 @@ async def _successors(reader: MemoryReader, scope: Scope, memory: Memory) -> Asy
         memory = successor
 
 
+async def _summaries(reader: MemoryReader, scope: Scope, memory: Memory) -> AsyncIterator[Memory]:
+    """The summary that was made of the memory, the one that was made of that, and so on."""
+    async for successor in _successors(reader, scope, memory):
+        if memory.id not in successor.ids("consolidated_from"):
+            return
+        yield successor
+        memory = successor
+
+
 def source_turns(memory: Memory) -> tuple[str, ...]:
     """The turns that a memory was learned from, and those of the content it had before an edit."""
     return (*memory.ids("turn_ids"), *memory.ids("replaces"))
@@ -130,9 +139,17 @@ async def may_derive(
 
 
 async def is_unsupported(reader: MemoryReader, scope: Scope, insight: Memory) -> bool:
-    """Whether a source of an insight is not stored any more, or superseded."""
-    sources = await asyncio.gather(*(reader.get(scope, source) for source in insight.ids(DERIVED_FROM)))
-    return any(source is None or source.superseded_at is not None for source in sources)
+    """Whether a source of an insight is not stored any more, or superseded. A summary says what the sources in it said."""
+    # Together: on a server each fresh read waits for a time tick.
+    for source in await asyncio.gather(*(reader.get(scope, each) for each in insight.ids(DERIVED_FROM))):
+        if source is None:
+            return True
+        latest = source
+        async for summary in _summaries(reader, scope, source):
+            latest = summary
+        if latest.superseded_at is not None:
+            return True
+    return False
 
 
 # -- summaries ---------------------------------------------------------------------------------------------------------
@@ -180,13 +197,11 @@ async def split_summaries(
     gone = {memory.id for memory in memories}
     summaries: list[Memory] = []
     for memory in memories:
-        merged = memory
-        async for successor in _successors(reader, scope, memory):
-            if merged.id not in successor.ids("consolidated_from") or successor.id in gone:
+        async for summary in _summaries(reader, scope, memory):
+            if summary.id in gone:
                 break
-            summaries.append(successor)
-            gone.add(successor.id)
-            merged = successor
+            summaries.append(summary)
+            gone.add(summary.id)
     wanted = {each for summary in summaries for each in summary.ids("consolidated_from")} - gone
     stored = await asyncio.gather(*(reader.get(scope, memory_id) for memory_id in sorted(wanted)))
     others = tuple(other for other in stored if other is not None and not is_deleted(other))

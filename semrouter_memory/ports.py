@@ -320,7 +320,7 @@ class TurnLog(Protocol):
         """
 
     async def erase_answers(self, scope: Scope, *, since: datetime) -> None:
-        """Erase what was answered in this user's finished turns since then, in whatever project; the turns stay.
+        """Erase what was answered in this user's turns since then that do not wait, in whatever project; the turns stay.
 
         What a turn that is not finished says is erased by `finish`, if a memory of the user was deleted since the turn
         began.

@@ -33,10 +33,10 @@ class RequestsFirst:
     async def pause(self) -> None:
         """Wait for a pause, within bounds. To be called before each step of some milliseconds."""
         # Not an event: it would be set and cleared by each request.
-        while seconds := self.seconds_to_wait():  # noqa: ASYNC110
+        while seconds := self._seconds_to_wait():  # noqa: ASYNC110
             await asyncio.sleep(seconds)
 
-    def seconds_to_wait(self) -> float:
+    def _seconds_to_wait(self) -> float:
         """Until it is worth looking again; 0: there is a pause, or there will be none."""
         left = self._busy_since + _LONGEST_SECONDS - _now()
         return max(min(_PAUSE_SECONDS if self._under_way else self._ended + _PAUSE_SECONDS - _now(), left), 0.0)

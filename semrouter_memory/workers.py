@@ -4,7 +4,7 @@ Strategy. A key names work that is durable elsewhere, so the pool may coalesce k
 in the queue once; a key that is submitted while it runs runs once more afterwards; one key never runs twice at a time.
 Everything happens on the event loop's thread.
 
-Shutdown, in this order (`drain`): take nothing more; give back what waits; let running jobs finish within the deadline;
+Shutdown, in this order (`drain`): take nothing more; forget what waits; let running jobs finish within the deadline;
 cancel the rest, and give their jobs a moment to give back what they hold.
 """
 
@@ -20,17 +20,12 @@ CANCEL_SECONDS = 2.0
 """How long cancelled jobs may clean up before they are left alone."""
 
 
-def _no_delay() -> float:
-    return 0.0
-
-
 class WorkerPool(Generic[K]):
-    """Runs `job(key)` for submitted keys, first come, first served.
+    """Runs `job(key)` for submitted keys, first come, first served. It belongs to one running event loop.
 
     Args:
         workers: how many jobs run at a time.
         max_queue: how many keys wait at most; keys that run, or are to run once more, do not count.
-        delay: seconds for which the next run is held back; called until it is 0.
         on_error: called with every exception that a job raises; the pool continues in any case.
     """
 
@@ -41,21 +36,17 @@ class WorkerPool(Generic[K]):
         workers: int,
         max_queue: int,
         on_error: Callable[[K, BaseException], None],
-        delay: Callable[[], float] = _no_delay,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._job = job
         self._workers = workers
         self._max_queue = max_queue
         self._on_error = on_error
-        self._delay = delay
         self._monotonic = monotonic
         self._waiting: dict[K, float] = {}
         self._running: dict[K, asyncio.Task[None]] = {}
         self._again: dict[K, float] = {}
-        self._held: dict[K, float] = {}
         self._taking = True
-        self._started = False
 
     def submit(self, key: K) -> bool:
         """Ask for a run of that key that begins from now on.
@@ -79,50 +70,35 @@ class WorkerPool(Generic[K]):
     @property
     def depth(self) -> int:
         """How many keys wait for a run."""
-        return len(self._waiting) + len(self._held | self._again)
+        return len(self._waiting) + len(self._again)
 
     @property
     def oldest_seconds(self) -> float:
         """How long the key that waits longest has been waiting; 0 when none waits."""
-        submitted = (*self._waiting.values(), *self._held.values(), *self._again.values())
+        submitted = (*self._waiting.values(), *self._again.values())
         return self._monotonic() - min(submitted) if submitted else 0.0
 
-    def start(self) -> None:
-        """Begin to run what was submitted. Needs a running event loop."""
-        self._started = True
-        self._dispatch()
-
-    async def drain(self, deadline_seconds: float) -> frozenset[K]:
-        """Shut down in the order written above.
-
-        Returns:
-            The keys that were given back: they did not run to the end since they were last submitted.
-        """
+    async def drain(self, deadline_seconds: float) -> None:
+        """Shut down in the order written above."""
         self._taking = False
-        given_back = {*self._waiting, *self._again}
         self._waiting.clear()
         self._again.clear()
         if self._running:
             await asyncio.wait(self._running.values(), timeout=deadline_seconds)
-        given_back.update(self._running)
         cancelled = list(self._running.values())
         for task in cancelled:
             task.cancel()
         if cancelled:
             await asyncio.wait(cancelled, timeout=CANCEL_SECONDS)
-        return frozenset(given_back)
 
     def _dispatch(self) -> None:
-        while self._started and self._waiting and len(self._running) < self._workers:
+        while self._waiting and len(self._running) < self._workers:
             key = next(iter(self._waiting))
-            submitted_at = self._waiting.pop(key)
-            self._running[key] = asyncio.create_task(self._run(key, submitted_at))
+            del self._waiting[key]
+            self._running[key] = asyncio.create_task(self._run(key))
 
-    async def _run(self, key: K, submitted_at: float) -> None:
+    async def _run(self, key: K) -> None:
         try:
-            await self._wait_for_gap(key, submitted_at)
-            # The run begins only now: what came meanwhile is in it.
-            self._again.pop(key, None)
             await self._job(key)
         except asyncio.CancelledError as error:
             # Ours, in `drain`; else something inside the job was cancelled, which is a failure of the job.
@@ -137,15 +113,6 @@ class WorkerPool(Generic[K]):
                 # At the end of the queue, whatever its bound: this key had its place already.
                 self._waiting[key] = self._again.pop(key)
             self._dispatch()
-
-    async def _wait_for_gap(self, key: K, submitted_at: float) -> None:
-        self._held[key] = submitted_at
-        try:
-            # A gap shows by the time that has passed; it has no event.
-            while self._taking and (seconds := self._delay()):  # noqa: ASYNC110
-                await asyncio.sleep(seconds)
-        finally:
-            del self._held[key]
 
     def _report(self, key: K, error: BaseException) -> None:
         with suppress(Exception):

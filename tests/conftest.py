@@ -3,9 +3,12 @@
 import gc
 import logging
 from collections.abc import Iterator
+from functools import cache
+from typing import Any
 
 import pytest
 import structlog
+import typer.testing
 from hypothesis import HealthCheck, settings
 
 from tests.examples import examples
@@ -28,6 +31,11 @@ settings.register_profile(
     "unhurried", max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("unhurried")
+
+
+# It builds all commands anew for each one that a test runs, which takes longer than most of them do.
+_command_lines: Any = typer.testing
+_command_lines._get_command = cache(_command_lines._get_command)
 
 
 # Thousands of tests and all modules stay to the end: garbage collections need not look at them again and again.

@@ -30,7 +30,7 @@ class GatedStore(InMemoryStore):
         reading: what of it reads an owner's memories.
         loads: how often an owner's memories were read.
         refuses: the store fails, and does nothing.
-        local: it is this process's alone.
+        is_local: it is this process's alone.
     """
 
     def __init__(self, record_format: RecordFormat | None = None) -> None:
@@ -38,14 +38,10 @@ class GatedStore(InMemoryStore):
         self.gated = False
         self.refuses = False
         self.loads = 0
-        self.local = False
+        self.is_local = False
         self.waiting: list[asyncio.Future[None]] = []
         self.reading: list[asyncio.Future[None]] = []
         self.outcome = Outcome.DONE
-
-    @property
-    def is_local(self) -> bool:
-        return self.local
 
     async def load_records(self, scope: Scope, *, limit: int, now: datetime) -> Sequence[str | EmbeddedMemory] | None:
         self.loads += 1

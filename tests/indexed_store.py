@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 from semrouter_memory.config import OwnerIndexConfig
-from semrouter_memory.ports import Clock
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.store.index_cache import AnnouncingWriter, IndexCache
 from semrouter_memory.store.index_record import Label
@@ -24,16 +23,13 @@ class IndexedStore:
         store: InMemoryStore | MilvusStore,
         versions: OwnerVersions,
         *,
-        clock: Clock,
         on_error: Callable[[BaseException], object],
         config: OwnerIndexConfig | None = None,
         label: Label = unlabelled,
     ) -> None:
         self.store = store
-        self.indexes = IndexCache(
-            store, versions, config=config or OwnerIndexConfig(), clock=clock, on_error=on_error, label=label
-        )
-        self.writer = AnnouncingWriter(store, self.indexes, label=label)
+        self.indexes = IndexCache(store, versions, config=config or OwnerIndexConfig(), on_error=on_error, label=label)
+        self.writer = AnnouncingWriter(store, self.indexes)
         self.upsert = self.writer.upsert
         self.delete = self.writer.delete
         self.delete_all = self.writer.delete_all

@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI
@@ -20,7 +21,7 @@ from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.exchange.turns import ExchangeSettings
 from semrouter_memory.knowledge.service import KnowledgeService
 from semrouter_memory.manage.access import Access
-from semrouter_memory.manage.backup import Backup
+from semrouter_memory.manage.backup import write_backup
 from semrouter_memory.manage.explaining import Explainer
 from semrouter_memory.manage.http import Readiness, create_operator_api
 from semrouter_memory.manage.operator_routes import OperatorContext
@@ -30,7 +31,7 @@ from semrouter_memory.recall.conversation import StoredHistory
 from semrouter_memory.recall.recaller import Recaller
 from semrouter_memory.recall.strategy import MemorySource
 from semrouter_memory.recall.vector_search import HybridSearch
-from semrouter_memory.replay.recordings import LiveOptions, Recordings
+from semrouter_memory.replay.recordings import Recordings
 from semrouter_memory.state.local import InProcessOwnerLocks
 from semrouter_memory.transport.request_phase import RequestPhase
 
@@ -68,7 +69,7 @@ def operator_api(
             turn_log=backends.turn_log,
             deletion=deletion,
             collections=collections,
-            backup=Backup(backends=backends, store=store, file_lock=deletion.file_lock),
+            backup=partial(write_backup, backends, store, file_lock=deletion.file_lock),
             recordings=NoRecordings(),
         )
     usual: dict[str, Any] = {
@@ -87,8 +88,8 @@ class NoRecordings(Recordings):
     def __init__(self) -> None:
         """Without a place for any."""
 
-    def live(self, options: LiveOptions) -> AsyncIterator[bytes]:
-        raise AssertionError(options)
+    def live(self, seconds: float, **options: Any) -> AsyncIterator[bytes]:
+        raise AssertionError(seconds, options)
 
 
 def backends_of(

@@ -12,10 +12,11 @@ from semrouter_memory.config import EmbeddingConfig
 from semrouter_memory.embedding.build import build_model
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.errors import ConfigurationError
-from semrouter_memory.evaluation.retrieval_run import CachingEmbedder
+from semrouter_memory.model import Vector
 from semrouter_memory.ports import Embedder
 
 _DIRECTORY = Path(os.environ.get("SEMROUTER_MEMORY_TEST_MODEL", Path(__file__).parents[1] / ".cache" / "model"))
+_QUERIES: dict[str, Vector] = {}
 
 
 @pytest.fixture(scope="session")
@@ -35,8 +36,16 @@ def model_directory() -> Path:
 
 @pytest.fixture(scope="module")
 def embedder(model_directory: Path) -> Embedder:
+    return _EmbeddingOnce.load(EmbeddingConfig(), model_directory)
+
+
+class _EmbeddingOnce(OnnxEmbedder):
     """Embeds each question once, and each of the sentences that relevance is measured against."""
-    return CachingEmbedder(OnnxEmbedder.load(EmbeddingConfig(), model_directory))
+
+    async def embed_query(self, text: str) -> Vector:
+        if text not in _QUERIES:
+            _QUERIES[text] = await super().embed_query(text)
+        return _QUERIES[text]
 
 
 @contextmanager

@@ -51,11 +51,14 @@ class MisbehavingLlm(StandInLlm):
 
     Attributes:
         failing: how many of the next requests are refused as by a server that is too busy.
+        going_on: while it is not set, no answer is sent, and of a stream nothing behind its first piece.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.failing = 0
+        self.going_on = asyncio.Event()
+        self.going_on.set()
 
     def says(self, seen: Seen, messages: list[Any]) -> str:
         how = _behaviour(seen)
@@ -81,9 +84,16 @@ class MisbehavingLlm(StandInLlm):
             return Response(b"<html>not what you asked for", media_type="application/json")
         headers = {"content-encoding": how.encoding} if how.encoding else {}
         if not answer.is_streamed:
+            await self.going_on.wait()
             return Response(encoded(answer.json(), how.encoding), media_type="application/json", headers=headers)
-        pieces = _paced(_pieces(answer.frames(), how), how)
+        pieces = self._paced(_pieces(answer.frames(), how), how)
         return StreamingResponse(pieces, media_type="text/event-stream", headers=headers)
+
+    async def _paced(self, pieces: Iterator[bytes], how: Behaviour) -> AsyncIterator[bytes]:
+        for piece in pieces:
+            yield piece
+            await self.going_on.wait()
+            await asyncio.sleep(how.delay_ms / 1000)
 
 
 def _pieces(frames: Iterator[bytes], how: Behaviour) -> Iterator[bytes]:
@@ -92,12 +102,6 @@ def _pieces(frames: Iterator[bytes], how: Behaviour) -> Iterator[bytes]:
         size = how.split or len(data)
         frames = (data[start : start + size] for start in range(0, len(data), size))
     return itertools.islice(frames, how.cut) if how.cut else frames
-
-
-async def _paced(pieces: Iterator[bytes], how: Behaviour) -> AsyncIterator[bytes]:
-    for piece in pieces:
-        yield piece
-        await asyncio.sleep(how.delay_ms / 1000)
 
 
 @asynccontextmanager

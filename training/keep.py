@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from semrouter_memory.retain.keep import features, in_message, meaning
+from semrouter_memory.retain.keep import features, meaning
 from training import fitting
 from training.fitting import Example, fit, left_out, read
 
@@ -23,9 +23,9 @@ def examples(*, held_out: bool = False) -> list[Example]:
     for person in read("sentences.jsonl", held_out=held_out):
         for message in person["messages"]:
             pieces = [piece for piece, _ in message["sentences"]]
-            sentences = in_message(pieces, "".join(pieces), message["before"])
-            for sentence, (_, label) in zip(sentences, message["sentences"], strict=True):
-                found.append(Example(features(sentence), _class(label), person["person"]))
+            rows = features(pieces, "".join(pieces), message["before"])
+            for row, (_, label) in zip(rows, message["sentences"], strict=True):
+                found.append(Example(row, _class(label), person["person"]))
     return found
 
 

@@ -107,11 +107,12 @@ def _found_first(case: Case, worth: float) -> float:
 def _asked(case: Case) -> Example:
     question = case.question
     known = case.candidates.known_names
+    form = {"impersonal": question.impersonal, "chinese": question.chinese}
     features = {
-        **wants.words_of(case.text, case.history),
-        **components(question.vector),
-        **wants.nearness_of(question.intent, personal=question.personal, impersonal=question.impersonal),
-        **wants.names_of(known, len(question.names) - known, impersonal=question.impersonal),
+        **wants.words_of(case.text, case.history, chinese=question.chinese),
+        **({} if question.chinese else components(question.vector)),
+        **wants.nearness_of(question.intent, personal=question.personal, **form),
+        **wants.names_of(known, len(question.names) - known, **form, needs=bool(question.need)),
     }
     return Example(features, "yes" if case.wanted.any() else "no", case.person)
 
@@ -168,7 +169,9 @@ async def _asking(
     vector = await embedder.embed_query(query.search_text)
     alone = vector if not history else await embedder.embed_query(replace(query, history=()).search_text)
     # The model that is fitted here will know other words than the last one.
-    features = replace(QueryFeatures.of(query), names=wants.rare(said, common))
+    features = QueryFeatures.of(query)
+    if not features.chinese:
+        features = replace(features, names=wants.rare(said, common))
     return _Asked(features, vector, known.intent(alone), history)
 
 

@@ -26,10 +26,13 @@ def examples(*, held_out: bool = False) -> list[Example]:
         for message in person["messages"]
         for text, label in message["sentences"]
     ]
-    listed = phrases("steering")
-    return [
-        Example(features(text), label, person) for text, label, person in (*orders, *ordinary) if listed.occur_in(text)
+    requests = [
+        (each["text"], "none", person["person"])
+        for person in read("requests.jsonl", held_out=held_out)
+        for each in person["requests"]
     ]
+    listed, labelled = phrases("steering"), (*orders, *ordinary, *requests)
+    return [Example(features(text), label, person) for text, label, person in labelled if listed.occur_in(text)]
 
 
 def model(start: Mapping[str, Any] | None = None) -> dict[str, Any]:

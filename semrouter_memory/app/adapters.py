@@ -119,14 +119,16 @@ async def connect(
     sessions = await parts
     store = store or await _store(memory, embedder, observer, sessions, on_exit)
     milvus = store if isinstance(store, MilvusStore) else None
-    indexes = owner_indexes_of(memory, store, sessions.versions, clock=clock, on_error=_observed(observer))
+    # Also where recall does not use it: writers announce their writes through it, and other replicas may cache indexes.
+    config, failed = memory.owner_index, _observed(observer)
+    indexes = IndexCache(store, sessions.versions, config=config, on_error=failed, label=categories_of)
     on_exit.push_async_callback(indexes.close)
     return Adapters(
         embedder=embedder,
         store=store,
         collections=milvus.collections if milvus else None,
         documents=milvus.secondary("knowledge") if milvus else None,
-        writer=SplittingWriter(AnnouncingWriter(store, indexes, label=categories_of), embedder),
+        writer=SplittingWriter(AnnouncingWriter(store, indexes), embedder),
         owner_indexes=indexes if memory.owner_index.enabled else None,
         turn_log=sessions.turn_log,
         state=sessions.state,
@@ -150,6 +152,8 @@ async def _store(
         fingerprint=embedder.fingerprint,
         observer=observer,
         tombstones=sessions.turn_log.tombstones,
+        versions=sessions.versions,
+        locks=sessions.locks,
         record_format=record_format(),
     )
     await store.start()
@@ -179,7 +183,6 @@ async def _in_files(memory: MemoryConfig, clock: Clock, on_exit: AsyncExitStack)
     directory = memory.directory
     turn_log = SqliteTurnLog(directory / "turns.db", clock=clock, config=memory.retain)
     on_exit.callback(turn_log.close)
-    await turn_log.start()
     state = SqliteStateStore(directory / "state.db", clock=clock)
     on_exit.callback(state.close)
     return Sessions(turn_log, state, InProcessOwnerLocks(), InProcessOwnerVersions())
@@ -235,23 +238,14 @@ def record_format() -> RecordFormat:
     return RecordFormat(categories_of, digest.hexdigest())
 
 
-def owner_indexes_of(
-    memory: MemoryConfig,
-    store: RecordReader,
-    versions: OwnerVersions,
-    *,
-    clock: Clock,
-    on_error: Callable[[BaseException], object],
-) -> IndexCache:
-    """The cache of owner indexes. Writers need it even if recall does not use it: other replicas may cache indexes."""
-    return IndexCache(store, versions, config=memory.owner_index, clock=clock, on_error=on_error, label=categories_of)
-
-
 class ExternalModels:
     """Makes a client for each configured role, closed with the exit stack.
 
     Args:
         traced: makes each call of a model a span; None: tracing is off.
+
+    Attributes:
+        reflecting: the model that answers questions about memories and finds insights in them.
     """
 
     def __init__(
@@ -273,7 +267,7 @@ class ExternalModels:
         self._models: dict[str, ChatModel] = {section.model_role: made(section) for section in sections}
         # By itself: that it is too slow for a question says nothing about extraction.
         extraction = (made(section) for section in sections if section.model_role == "memory_extraction")
-        self._reflecting = self.of_role("memory_reflect") or next(extraction, None)
+        self.reflecting = self.of_role("memory_reflect") or next(extraction, None)
 
     async def warm(self) -> None:
         """Have the first call of every role cost what later ones do; whether its server is there does not matter."""
@@ -281,11 +275,6 @@ class ExternalModels:
             from semrouter_memory.llm.client import warm  # noqa: PLC0415 - see `_client_of`
 
             await warm()
-
-    @property
-    def reflecting(self) -> ChatModel | None:
-        """The model that answers questions about memories and finds insights in them."""
-        return self._reflecting
 
     def of_role(self, role: str) -> ChatModel | None:
         return self._models.get(role)

@@ -5,13 +5,14 @@ import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from datetime import timedelta
+from functools import partial
 
 from semrouter_memory.app.pipelines import Pipelines, knowledge_service
 from semrouter_memory.config import Config, secret
 from semrouter_memory.errors import ConfigurationError, InputFileError
 from semrouter_memory.knowledge.service import KnowledgeService
 from semrouter_memory.manage.access import Access
-from semrouter_memory.manage.backup import Backup
+from semrouter_memory.manage.backup import write_backup
 from semrouter_memory.manage.explaining import Explainer
 from semrouter_memory.manage.http import Readiness, create_operator_api, create_user_api
 from semrouter_memory.manage.http_server import serve_http
@@ -36,7 +37,18 @@ async def serve_management(
     """Open both ports. Raises: ConfigurationError: a port or the operator's token that cannot be had."""
     management, knowledge = config.management, knowledge_service(config.memory.knowledge, pipelines.adapters)
     access = Access(
-        service=_service(config, pipelines, explainer),
+        service=MemoryService(
+            pipelines.adapters,
+            new_id=new_memory_id,
+            redact=redact,
+            config=management,
+            deletion=pipelines.deletion,
+            written=pipelines.maintenance.changed,
+            ttl_days=config.memory.ageing.ttl_days,
+            searcher=pipelines.search,
+            session_lifetime=timedelta(hours=config.memory.retain.session_memory_hours),
+            explainer=explainer,
+        ),
         identity=config.memory.identity,
         knowledge=knowledge,
         reflector=_reflector(config, pipelines, knowledge),
@@ -78,28 +90,13 @@ def _operator_context(pipelines: Pipelines, recordings: Recordings) -> OperatorC
         deletion=deletion,
         collections=adapters.collections,
         recordings=recordings,
-        backup=Backup(backends=adapters, store=adapters.store, file_lock=deletion.file_lock),
+        backup=partial(write_backup, adapters, adapters.store, file_lock=deletion.file_lock),
     )
 
 
 def new_memory_id() -> str:
     """`mem_`, 12 hex digits of milliseconds, 16 random ones: sorts by time, cannot be guessed."""
     return f"mem_{time.time_ns() // 1_000_000:012x}{secrets.token_hex(8)}"
-
-
-def _service(config: Config, pipelines: Pipelines, explainer: Explainer) -> MemoryService:
-    return MemoryService(
-        pipelines.adapters,
-        new_id=new_memory_id,
-        redact=redact,
-        config=config.management,
-        deletion=pipelines.deletion,
-        written=pipelines.maintenance.changed,
-        ttl_days=config.memory.ageing.ttl_days,
-        searcher=pipelines.search,
-        session_lifetime=timedelta(hours=config.memory.retain.session_memory_hours),
-        explainer=explainer,
-    )
 
 
 async def start_recordings(config: Config) -> Recordings:

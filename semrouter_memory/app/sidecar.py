@@ -25,6 +25,7 @@ from semrouter_memory.exchange.turns import ExchangeSettings
 from semrouter_memory.manage.explaining import Explainer
 from semrouter_memory.manage.http import Readiness
 from semrouter_memory.model import Scope, SessionKey
+from semrouter_memory.priority import RequestsFirst
 from semrouter_memory.replay.recordings import Recordings
 from semrouter_memory.retain.pipeline import Retainer
 from semrouter_memory.telemetry import logs, start_tracing
@@ -131,14 +132,14 @@ class App:
         config = self._config
         return Processor(
             settings=_exchange_settings(config),
-            recaller=recaller,
-            retainer=retainer.intake,
+            recall=recaller.recall,
+            accept=retainer.intake.accept,
             observer=adapters.observer,
             clock=adapters.turn_log,
             shared_secret=shared_secret,
             secret_header=config.server.secret_header,
-            tracing=self._spans,
-            recorder=recordings.capture,
+            spans_of=self._spans.stream if self._spans else None,
+            record_of=recordings.capture.begin,
         )
 
     def _readiness(self, adapters: Adapters) -> Readiness:
@@ -190,14 +191,12 @@ class App:
         # The model may hold as many as there are; the others take quotes meanwhile.
         spare = config.workers if pipelines.models.of_role("memory_extraction") else 0
         pool: WorkerPool[SessionKey] = WorkerPool(
-            lambda key: self._process(retainer, key),  # it is made below
+            lambda key: self._process(retainer, adapters.priority, key),  # it is made below
             workers=config.workers + spare,
             max_queue=config.max_queue,
             on_error=lambda _, error: self._failed(error),
-            delay=adapters.priority.seconds_to_wait,
         )
         retainer = pipelines.retainer(wake=pool.submit, written=pipelines.maintenance.changed)
-        pool.start()
         self._pool = pool
         self._exit.push_async_callback(pool.drain, self._config.server.drain_seconds)
         # Long turns that are still cleaned are written before the log closes.
@@ -206,7 +205,8 @@ class App:
         self._exit.callback(ticker.cancel)
         return retainer
 
-    async def _process(self, retainer: Retainer, key: SessionKey) -> None:
+    async def _process(self, retainer: Retainer, priority: RequestsFirst, key: SessionKey) -> None:
+        await priority.pause()
         with self._spans.work(key.session_id) if self._spans else nullcontext():
             await retainer.process(key)
 

@@ -126,11 +126,11 @@ def _show(client: ApiClient, *, document_id: DocumentId, org: Org) -> Json:
     return client.ask("GET", KNOWLEDGE, document_id, holding="text", query=_of(org))
 
 
-def _print_removed(removed: Sequence[dict[str, Json]]) -> None:
-    print_lines(f"removed {each['id']}, {each['passages']} passages" for each in removed)
-
-
-@operator_command(_knowledge, "remove", _print_removed)
+@operator_command(
+    _knowledge,
+    "remove",
+    lambda removed: print_lines(f"removed {each['id']}, {each['passages']} passages" for each in removed),
+)
 def _remove(
     client: ApiClient,
     *,

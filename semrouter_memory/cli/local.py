@@ -179,7 +179,7 @@ def _print_finding(console: Console, finding: Finding) -> None:
     console.print(Text.assemble((finding.severity.value, _COLOURS[finding.severity]), " ", (finding.code, "bold")))
     # Soft-wrapped, so that a path can be copied whole.
     console.print(Text(f"  at   {shown(finding.where)}", style="cyan"), soft_wrap=True)
-    _print_indented(console, Text(_shown_lines(finding.what)))
+    _print_indented(console, Text("\n".join(map(shown, finding.what.splitlines()))))
     _print_indented(console, Text.assemble(("fix: ", "green"), shown(finding.fix)))
     console.print()
 
@@ -188,10 +188,6 @@ def _print_indented(console: Console, text: Text) -> None:
     for line in text.wrap(console, console.width - 2):
         line.rstrip()
         console.print(Text("  ").append_text(line))
-
-
-def _shown_lines(text: str) -> str:
-    return "\n".join(shown(line) for line in text.splitlines())
 
 
 def _count(number: int, noun: str) -> str:

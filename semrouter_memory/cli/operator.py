@@ -141,9 +141,9 @@ def _backup(
 ) -> Json:
     """Copy turn log, state and memories, while the sidecar runs.
 
-    To restore it, stop the sidecar and let memory.data_dir name the copy. What
-    is forgotten later stays in a backup, so delete old ones. Memories on a
-    Milvus server and what is in Redis are not in it: these have backups of
-    their own.
+    To restore it, stop the sidecar and let memory.data_dir name the copy, and
+    memory.milvus.uri, where it names a file, the file in the copy. What is
+    forgotten later stays in a backup, so delete old ones. Memories on a Milvus
+    server and what is in Redis are not in it: these have backups of their own.
     """
     return client.ask("POST", "/v1/backup", holding="data", json={"directory": str(directory)})["data"]

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from semrouter_memory.replay.cleaning import Cleaner
     from semrouter_memory.replay.comparing import Difference
     from semrouter_memory.replay.folder import ExchangeWriter
-    from semrouter_memory.replay.replayer import ReplayOptions, ReplayReport
+    from semrouter_memory.replay.playing import ReplayOptions
+    from semrouter_memory.replay.replayer import ReplayReport
 
 app = typer.Typer()
 _record = typer.Typer(
@@ -210,12 +211,12 @@ def replay(
 ) -> None:
     """Play recordings against a server, as Envoy did, and compare its answers with those that were recorded.
 
-    Messages keep their order and the chunks in which they came. Memory works in time: what one exchange teaches is known
-    to a later one when it comes as much later as it did. Times and dynamic metadata are not compared.
-    A damaged file is played up to there, and makes the exit status 1.
+    Messages keep their order and chunks. Memory works in time: what one exchange teaches is known to a later one when it
+    comes as much later as it did. Times, dynamic metadata, and injected memories' ids and days are not compared.
+    What is played is learned: give it a sidecar of its own. A damaged file is played up to there, with exit status 1.
     """
+    from semrouter_memory.replay.playing import ReplayOptions  # noqa: PLC0415
     from semrouter_memory.replay.reading import recording_files  # noqa: PLC0415 - see above
-    from semrouter_memory.replay.replayer import ReplayOptions  # noqa: PLC0415
 
     options = ReplayOptions(
         files=tuple(recording_files(files)),

@@ -25,6 +25,9 @@ BLOCK_OPEN = "<!-- semrouter-memory:begin -->"
 BLOCK_CLOSE = "<!-- semrouter-memory:end -->"
 """The injected block stands between these, so that it can be found and stripped again."""
 
+_USERS = frozenset({"user", "human"})
+"""Names of messages that are no one's in particular."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenSettings:
@@ -95,11 +98,16 @@ class ParsedRequest:
     entries: Sequence[Any] = field(default=(), repr=False, compare=False)
 
     def said_by(self, user: str) -> tuple[str, ...]:
-        """The user's own messages since the last answer: with several speakers, those without a name or with the user's id."""
+        """The user's own messages since the last answer: with several speakers, those that no other one sent.
+
+        Frameworks of several agents call every user "user".
+        """
         if not self.speakers:
             return self.last_texts
         said = zip(self.speakers, self.turn_texts, strict=True)
-        return tuple(text for name, text in list(said)[self._answered :] if name in ("", user))
+        return tuple(
+            text for name, text in list(said)[self._answered :] if name in ("", user) or name.lower() in _USERS
+        )
 
     @property
     def before(self) -> tuple[Message, ...]:

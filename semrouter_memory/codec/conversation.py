@@ -240,14 +240,14 @@ def _parted(runs: Sequence[Sequence[Entry]]) -> tuple[list[Message], Sequence[Se
     if all(run[0].kind is not Kind.USER for run in runs[1:]):
         return before, runs
     said: list[Message] = []
-    start, called = 0, False
+    start = 0
     for place, run in enumerate(runs):
         texts = [Message(Role.USER, text) for text in _user_texts(run)]
-        if texts and said and called:
+        # Between two runs of the user's is one of calls.
+        if texts and said:
             before += [*said, CALLS]
             said, start = [], place
         said += texts
-        called = not texts and (called or run[0].kind is not Kind.USER)
     return before, runs[start:]
 
 

@@ -152,7 +152,8 @@ class StateBuilder:
     def _with_late_facts(self, covered: Covered, turn: LoggedTurn, facts: Sequence[str]) -> Covered:
         if not facts or not record.includes(covered, turn.id):
             return covered
-        return replace(covered, state=self._bounded(learned(covered.state, facts, turn.observed_at)))
+        user_text = strip_block(turn.user_text)
+        return replace(covered, state=self._bounded(learned(covered.state, facts, turn.observed_at, user_text)))
 
     def _bounded(self, state: ConversationState) -> ConversationState:
         bound = self._config.state_tokens

@@ -115,6 +115,9 @@ class Compressor:
         if before is not None and not before.text:
             # The turn's first step went up whole, or as the server has it.
             return self._whole(chain) if marked or before.reason is CompressionReason.REBUILT else before
+        if not request.retained or deletions.paused_since is not None:
+            # The log will lack the turn, so what the server is sent now is all that it will ever have.
+            return self._whole(chain) if marked else Compression(reason=CompressionReason.CHAIN_INCOMPLETE)
         if len(chain.answered) < self._config.min_turns:
             return self._whole(chain) if marked else Compression(reason=CompressionReason.TOO_SHORT)
         return await self._shortened(request, chain, deletions, marked=marked)
@@ -140,25 +143,23 @@ class Compressor:
 
     async def _incomplete(self, scope: Scope, chain: StoredConversation, before: Compression | None) -> Compression:
         lost = await self._is_marked(scope, chain)
-        reason = CompressionReason.CHAIN_LOST if lost else CompressionReason.CHAIN_INCOMPLETE
-        text = ""
+        decided = Compression(reason=CompressionReason.CHAIN_LOST if lost else CompressionReason.CHAIN_INCOMPLETE)
+        deletions = await self._turn_log.tombstones(scope)
         if before is not None and _names(before, chain):
             # The server has the turn's first step; what it lacks of it is the state.
-            deletions = await self._turn_log.tombstones(scope)
-            text = before.text if _still_holds(before, deletions) else ""
-        return Compression(reason=reason, text=text)
+            return replace(decided, text=before.text if _still_holds(before, deletions) else "")
+        # Of the turns that were left out the server has nothing, and the log not all: the state is what there is.
+        found = await self._latest_of(scope, chain, deletions) if lost else None
+        if found is None:
+            return decided
+        return replace(decided, text=render(found.state, turns=found.index), statements=found.state.statements)
 
     async def _shortened(
         self, request: RecallRequest, chain: StoredConversation, deletions: Tombstones, *, marked: bool
     ) -> Compression:
-        ids = [turn.id for turn in chain.answered]
-        found = await self._latest(
-            request.scope,
-            [record.Key.TURN.of(turn_id) for turn_id in ids],
-            deletions,
-            lambda covered, at: covered.turns == at and covered.trail == chain.trail_of(at),
-        )
-        cut = chain.safe_cut(min(found.index, len(ids) - self._config.raw_turns), request.answers_calls) if found else 0
+        found = await self._latest_of(request.scope, chain, deletions)
+        most = min(found.index, len(chain.answered) - self._config.raw_turns) if found else 0
+        cut = chain.safe_cut(most, request.answers_calls)
         if found is None or cut < 1:
             return self._whole(chain) if marked else Compression(reason=CompressionReason.NO_STATE)
         chars = [len(text) for text in chain.texts]
@@ -172,6 +173,13 @@ class Compressor:
         return result
 
     # -- look-ups ------------------------------------------------------------------------------------------------------
+
+    async def _latest_of(self, scope: Scope, chain: StoredConversation, deletions: Tombstones) -> _CoveringState | None:
+        """Same as `_latest`, of a stored chain."""
+        keys = [record.Key.TURN.of(turn.id) for turn in chain.answered]
+        return await self._latest(
+            scope, keys, deletions, lambda covered, at: covered.turns == at and covered.trail == chain.trail_of(at)
+        )
 
     async def _latest(
         self, scope: Scope, keys: Sequence[str], deletions: Tombstones, covers: Callable[[Covered, int], bool]

@@ -143,19 +143,24 @@ def folded(
     Args:
         facts: what extractors found in the turn.
     """
-    state = learned(state, facts, at)
+    state = learned(state, facts, at, user_text)
     read = _own_sentences(user_text)
-    asked = _questions(read, at) if phrases("leaves_open").occur_in(answer) or is_question(answer) else ()
-    added = [*_decisions(read, facts, at), *_notes(read, facts, at), *asked]
+    added = [StateEntry(kind, text, text, at) for kind, text in _told(read, facts, answer)]
     entries = _without_settled(state.entries, user_text)
     return replace(state, entries=_bounded(_renewed(entries, added)), terms=_weighed(state.terms, user_text))
 
 
-def learned(state: ConversationState, facts: Iterable[str], at: datetime) -> ConversationState:
-    """The state with these facts, in the words of memories."""
-    entries = list(state.entries)
+def learned(state: ConversationState, facts: Iterable[str], at: datetime, user_text: str = "") -> ConversationState:
+    """The state with these facts, in the words of memories.
+
+    Args:
+        user_text: what they were found in. A statement does not repeat that its value is a new one ("is now $15").
+    """
+    entries, said = list(state.entries), _own_sentences(user_text)
     for fact in facts:
-        entries = _with_fact(entries, _entry(one_line(fact), at))
+        entry = _entry(one_line(fact), at)
+        renewed = any(phrases("renewed").occur_in(each) for each in (entry.statement, *said) if entry.text in each)
+        entries = [*(old for old in entries if not _replaces(entry, old, entries, renewed=renewed)), entry]
     return replace(state, entries=_bounded(entries))
 
 
@@ -193,11 +198,7 @@ def _attribute(fact: str) -> tuple[str, str]:
     return "", ""
 
 
-def _with_fact(entries: Sequence[StateEntry], new: StateEntry) -> list[StateEntry]:
-    return [*(old for old in entries if not _replaces(new, old, entries)), new]
-
-
-def _replaces(new: StateEntry, old: StateEntry, entries: Sequence[StateEntry]) -> bool:
+def _replaces(new: StateEntry, old: StateEntry, entries: Sequence[StateEntry], *, renewed: bool) -> bool:
     if new.at < old.at:
         return False
     if old.kind not in (EntryKind.VALUE, EntryKind.FACT):
@@ -205,26 +206,26 @@ def _replaces(new: StateEntry, old: StateEntry, entries: Sequence[StateEntry]) -
     if old.statement.casefold() == new.statement.casefold():
         return True
     if new.kind is EntryKind.VALUE:
-        return old.kind is EntryKind.VALUE and _same_attribute(new, old, entries)
+        return old.kind is EntryKind.VALUE and _same_attribute(new, old, entries, renewed=renewed)
     return old.kind is EntryKind.FACT and (_one_of_a_kind(new.text, old.text) or _ends(new.text, old.text))
 
 
-def _same_attribute(new: StateEntry, old: StateEntry, entries: Sequence[StateEntry]) -> bool:
+def _same_attribute(new: StateEntry, old: StateEntry, entries: Sequence[StateEntry], *, renewed: bool) -> bool:
     """The same name; or what is said to have changed has a shorter name, and only one attribute can be meant."""
     key, known = words(new.key), words(old.key)
     if key == known:
         return True
-    if not phrases("renewed").occur_in(new.statement):
+    if not renewed:
         return False
     meant = [entry for entry in entries if entry.kind is EntryKind.VALUE and set(key) <= set(words(entry.key))]
     return meant == [old]
 
 
 def _one_of_a_kind(new: str, old: str) -> bool:
-    return bool(_told(new)) and _told(new) == _told(old)
+    return bool(_single(new)) and _single(new) == _single(old)
 
 
-def _told(fact: str) -> str:
+def _single(fact: str) -> str:
     """What a fact tells of which only one can hold, "" for none."""
     if any(value.startswith("age:") for value in values(fact)):
         return "age"
@@ -261,8 +262,9 @@ def content_terms(text: str) -> list[str]:
 
 def _is_decision(sentence: str) -> bool:
     """Whether the user settles something."""
-    first = begins(tokens(sentence), phrases("decides_first"), phrases("fillers"))
-    return not is_question(sentence) and (first or phrases("decides").occur_in(sentence))
+    return begins(tokens(sentence), phrases("decides_first"), phrases("fillers")) or phrases("decides").occur_in(
+        sentence
+    )
 
 
 def _is_telling(text: str) -> bool:
@@ -270,27 +272,16 @@ def _is_telling(text: str) -> bool:
     return any(char.isdigit() for char in text) or any(name != "I" for name in capitalised(text))
 
 
-def _decisions(read: Sequence[str], facts: Sequence[str], at: datetime) -> Iterator[StateEntry]:
-    for sentence in read:
-        if _is_decision(sentence) and not _says_again(sentence, facts):
-            yield StateEntry(EntryKind.DECISION, one_line(sentence), one_line(sentence), at)
-
-
-def _notes(read: Sequence[str], facts: Sequence[str], at: datetime) -> Iterator[StateEntry]:
-    for sentence in read:
-        if (
-            _is_telling(sentence)
-            and not is_question(sentence)
-            and not _is_decision(sentence)
-            and not _says_again(sentence, facts)
-        ):
-            yield StateEntry(EntryKind.NOTE, one_line(sentence), one_line(sentence), at)
-
-
-def _questions(read: Sequence[str], at: datetime) -> Iterator[StateEntry]:
+def _told(read: Sequence[str], facts: Sequence[str], answer: str) -> Iterator[tuple[EntryKind, str]]:
+    """What a turn's sentences tell besides its facts: decisions, figures, and the last question that the answer leaves open."""
     asked = [sentence for sentence in read if is_question(sentence)]
-    if asked:
-        yield StateEntry(EntryKind.OPEN, one_line(asked[-1]), one_line(asked[-1]), at)
+    new = [sentence for sentence in read if sentence not in asked and not _says_again(sentence, facts)]
+    decisions = [sentence for sentence in new if _is_decision(sentence)]
+    notes = [sentence for sentence in new if sentence not in decisions and _is_telling(sentence)]
+    is_open = phrases("leaves_open").occur_in(answer) or is_question(answer)
+    yield from ((EntryKind.DECISION, one_line(sentence)) for sentence in decisions)
+    yield from ((EntryKind.NOTE, one_line(sentence)) for sentence in notes)
+    yield from ((EntryKind.OPEN, one_line(sentence)) for sentence in asked[-1:] if is_open)
 
 
 def _without_settled(entries: Sequence[StateEntry], user_text: str) -> list[StateEntry]:

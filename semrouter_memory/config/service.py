@@ -51,7 +51,7 @@ class ExternalModel(Section):
     llm_endpoint: LlmEndpoint
     llm_model_name: str = Field(description="name of the model at its server")
     llm_timeout_seconds: float = Field(30, gt=0, description="timeout of one call")
-    max_tokens: int = Field(500, ge=1, description="bound on the tokens of one answer, reasoning included")
+    max_tokens: int = Field(2000, ge=1, description="bound on the tokens of one answer, reasoning included")
     temperature: float = Field(0.1, ge=0, le=2, description="sampling temperature; low, because facts are wanted")
     api_key_env: str | None = Field(None, description="name of the environment variable that holds the key")
     api_key_file: FilePath | None = Field(None, description="file that holds the key")

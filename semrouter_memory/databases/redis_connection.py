@@ -14,6 +14,7 @@ import random
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from contextvars import ContextVar
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
@@ -41,6 +42,8 @@ _UNAVAILABLE = (RedisConnectionError, RedisTimeoutError, OSError, TimeoutError)
 """Errors of an unavailable server; `TimeoutError` is asyncio's."""
 _BATCH = 500
 """Commands that are sent at a time: the event loop has other things to do between two batches."""
+under_lock: ContextVar[bool] = ContextVar("under_lock", default=False)
+"""Set while an owner's lock is held: what is read then is to be the newest, and nothing older does instead."""
 
 
 class RedisConnection:
@@ -72,12 +75,10 @@ class RedisConnection:
         self._send: Callable[..., Awaitable[Any]] = self._client.execute_command
         self._present = asyncio.Event()
         self._present.set()
-        self._judged = asyncio.Event()
-        self._judged.set()
         self._watch: asyncio.Task[None] | None = None
         self._cause = ""
         self.disturbances = 0
-        """Grows whenever the server is found unavailable or slow, or may be another one."""
+        """Grows whenever the server is found unavailable, or may be another one."""
 
     @property
     def available(self) -> bool:
@@ -98,12 +99,7 @@ class RedisConnection:
         """Return when the server is not known to be unavailable."""
         await self._present.wait()
 
-    async def wait_while_slow(self) -> None:
-        """Return when a server that was too slow a moment ago is found to answer again, or to be unavailable."""
-        await self._judged.wait()
-
     async def aclose(self) -> None:
-        self._judged.set()
         if self._watch is not None:
             self._watch.cancel()
             with suppress(asyncio.CancelledError):
@@ -154,17 +150,17 @@ class RedisConnection:
         return self._client.pipeline(transaction=True)
 
     @asynccontextmanager
-    async def within(self, seconds: float, *, disturbs: bool = True) -> AsyncIterator[None]:
+    async def within(self, seconds: float) -> AsyncIterator[None]:
         """Calls that a request waits for: they fail when the server was slow a moment ago, or takes longer now.
 
-        A server that takes longer is probed.
-
-        Args:
-            disturbs: a late answer counts as a disturbance.
+        A server that takes longer is probed. Under an owner's lock, calls take the time that all others have.
 
         Raises:
             UnavailableError: also from what is done inside.
         """
+        if under_lock.get():
+            yield
+            return
         if not self.responsive:
             raise UnavailableError("Redis is unavailable or slow", service=Service.REDIS)
         try:
@@ -172,9 +168,7 @@ class RedisConnection:
                 yield
         except TimeoutError:
             if self.responsive:
-                self.disturbances += disturbs
                 self._circuit.suspect()
-                self._judged.clear()
                 self._look_again()
             raise UnavailableError("Redis is slow", service=Service.REDIS) from None
 
@@ -203,7 +197,6 @@ class RedisConnection:
             self._cause = type(error).__name__
             self.disturbances += 1
             self._failed()
-            self._judged.set()
             self._look_again()
 
     def _closed_by_server(self) -> None:
@@ -232,7 +225,6 @@ class RedisConnection:
             else:
                 self._circuit.succeeded()
                 self._present.set()
-            self._judged.set()
 
 
 def _watched(

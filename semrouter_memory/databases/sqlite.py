@@ -45,9 +45,7 @@ _SETTINGS = (
     # Else VACUUM's copy is a file in the machine's directory for temporary ones.
     "temp_store = MEMORY",
 )
-_COPY_SUFFIX = ".part"
 _PRIMARY_CODE = 0xFF
-_SIDE_FILES = ("-wal", "-shm")
 _CHECK_SECONDS = 10.0
 """How long a start looks for damage: some gigabytes."""
 _CHECK_STEPS = 100_000
@@ -377,8 +375,8 @@ def create_tables(connection: sqlite3.Connection, known: int, schema: Iterable[s
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version not in (0, known):
         raise ConfigurationError(
-            f"it has schema version {version}, and this program knows {known}: start the"
-            f" {'newer' if version > known else 'older'} program on it, or point memory.data_dir elsewhere"
+            f"it has schema version {version}, and this program knows {known}: another version of this program wrote it."
+            " Start that version on it, or move it away to begin with an empty one (docs/operations.md, Another version)"
         )
     if version == 0:
         for statement in (*schema, f"PRAGMA user_version = {known}"):
@@ -387,27 +385,20 @@ def create_tables(connection: sqlite3.Connection, known: int, schema: Iterable[s
 
 
 def copy_file(path: Path, directory: Path) -> None:
-    """Write a consistent copy of a file that is in use into an existing directory; an older copy there is replaced.
+    """Write a consistent copy of a file that is in use into an existing directory, where there is none yet.
 
     For a thread of its own: it takes as long as the file is large. Writers go on meanwhile; what they write after the
     copy began is not in it.
 
     Raises:
-        OSError: the directory cannot be written, or it is the file's own.
+        OSError: the directory cannot be written, or has a file of that name.
         sqlite3.Error: the file cannot be read.
     """
     target = directory / path.name
-    if target.exists() and target.samefile(path):
-        raise OSError(f"{directory} holds the file that is to be copied")
-    part = target.with_name(target.name + _COPY_SUFFIX)
-    part.unlink(missing_ok=True)
-    create_private(part)
-    with closing(sqlite3.connect(path)) as origin, closing(sqlite3.connect(part)) as copy:
+    os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    with closing(sqlite3.connect(path)) as origin, closing(sqlite3.connect(target)) as copy:
         # All pages in one step: in several, each commit in between would start the copy anew.
         origin.backup(copy)
-    for suffix in _SIDE_FILES:
-        target.with_name(target.name + suffix).unlink(missing_ok=True)
-    part.replace(target)
     sync(target)
     sync(directory)
 

@@ -51,7 +51,7 @@ from semrouter_memory.model import (
     Tombstone,
     Usage,
 )
-from semrouter_memory.ports import MemoryWriter, OwnerHold, Tombstones
+from semrouter_memory.ports import MemoryWriter, OwnerHold
 from semrouter_memory.retain.passages import embedded
 
 PURGE_BATCH = 50
@@ -152,6 +152,24 @@ class DeletionService:
             UnavailableError: the turn log is.
         """
         await self._turn_log.tombstone(self._tombstone_of(memory))
+
+    async def finish(self, scope: Scope, memories: Sequence[Memory]) -> None:
+        """Complete interrupted deletions: of these memories of the owner, which are deleted and still stored.
+
+        A summary that was to go comes behind the memory that it goes with, whose deletion restores its other originals.
+
+        Raises:
+            UnavailableError: of `Service.DELETION`: a part is unavailable.
+        """
+        rest = list(memories)
+        while rest:
+            successors = {memory.superseded_by for memory in rest}
+            # An import may have made a ring of them.
+            first = [memory for memory in rest if memory.id not in successors] or rest
+            for memory in first:
+                with suppress(NotFoundError):  # it went with the one before
+                    await self.tombstone(scope, memory.id)
+            rest = [memory for memory in rest if memory not in first]
 
     async def tombstone_all(self, scope: Scope, reach: Reach) -> int:
         """Delete everything of the owner (`ALL`) or of the scope's project (`EXACT`); returns how many memories.
@@ -312,7 +330,6 @@ class DeletionService:
             await self._state.drop_usage(scope, memory_ids)
 
     async def _unchanged(self, scope: Scope, batch: Sequence[EvictionCandidate]) -> list[EvictionCandidate]:
-        deleted = await self._deletions(scope, batch)
         usage = await self._usage(scope, batch)
         # Together: on a server each fresh read waits for a time tick.
         stored = await asyncio.gather(*(self._reader.get(scope, each.memory.id) for each in batch))
@@ -323,8 +340,6 @@ class DeletionService:
             match each.reason:
                 case EvictionReason.PRUNED | EvictionReason.QUOTA:
                     still_holds = usage.get(memory.id) == each.usage
-                case EvictionReason.TOMBSTONED:
-                    still_holds = deleted is None or deleted.covers(memory)
                 case EvictionReason.ORPHANED if memory.ids(DERIVED_FROM):
                     gone = not found.keys().isdisjoint(memory.ids(DERIVED_FROM))
                     still_holds = gone or await is_unsupported(self._reader, scope, memory)
@@ -333,15 +348,11 @@ class DeletionService:
                     successor = memory.superseded_by
                     still_holds = successor in found or await self._reader.get(scope, successor) is None
                 case _:
+                    # Nothing ends a tombstone, and what the others go by is in the memory.
                     still_holds = True
             if still_holds:
                 found[memory.id] = each
         return list(found.values())
-
-    async def _deletions(self, scope: Scope, batch: Iterable[EvictionCandidate]) -> Tombstones | None:
-        if any(each.reason is EvictionReason.TOMBSTONED for each in batch):
-            return await self._turn_log.tombstones(scope)
-        return None
 
     async def _usage(self, scope: Scope, batch: Iterable[EvictionCandidate]) -> Mapping[str, Usage]:
         ids = [each.memory.id for each in batch if each.reason in _BY_USAGE]

@@ -28,6 +28,8 @@ ALICE, BOB = "demo-key-alice", "demo-key-bob"
 _MODEL = "stand-in"
 _STORED_WITHIN_SECONDS = 10
 _POLL_SECONDS = 0.1
+_DEADLINE_MS = 500
+"""Of recall, ten times the default: a demo is played once, often beside a build or a browser, and says how long memory took."""
 _MADE = frozenset({"data", "envoy.log", "envoy.yaml", "sidecar.log", "sidecar.yaml"})
 """What an installation without an operator leaves in its directory."""
 
@@ -188,7 +190,13 @@ async def play(*, model: Path, port: int, directory: Path) -> bool:
             llm = StandInLlm()
             with steps(console) as say:
                 url = await exits.enter_async_context(served(llm))
-                options = StackOptions(directory=directory, model_directory=model, llm=url, ports=ports)
+                options = StackOptions(
+                    directory=directory,
+                    model_directory=model,
+                    llm=url,
+                    ports=ports,
+                    sidecar_config={"memory": {"recall": {"deadline_ms": _DEADLINE_MS}}},
+                )
                 stack = await exits.enter_async_context(Stack(options, say))
             demo = Demo(stack, llm, console)
             await demo.run()

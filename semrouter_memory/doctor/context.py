@@ -74,7 +74,8 @@ class CheckContext:
         """What the settings say about limits: numbers to compare with, and how texts show them."""
         server, recall = self.config.server, self.config.memory.recall
         rewrites = any(model.model_role == "memory_rewrite" for model in self.config.external_models)
-        deadline = (recall.deadline_ms + (recall.rewrite_deadline_ms if rewrites else 0)) / 1000
+        rewriting_ms = recall.rewrite_deadline_ms if rewrites else 0
+        deadline = (recall.deadline_ms + recall.forget_deadline_ms + rewriting_ms) / 1000
         return {
             "body": server.max_body_bytes,
             "bodies": sized(server.max_body_bytes, "MiB"),

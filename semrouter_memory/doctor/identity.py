@@ -20,8 +20,7 @@ from enum import Enum, auto
 from semrouter_memory.doctor.context import CheckContext
 from semrouter_memory.doctor.finding import Finding, found, graded
 from semrouter_memory.doctor.gateway import API_PATH, CHAT_PATHS, GatewayRoute, HttpFilter, HttpFilterChain
-from semrouter_memory.doctor.node import Node, matching, text_matches
-from semrouter_memory.doctor.rbac import refuses
+from semrouter_memory.doctor.node import Node, matching, rbac_refuses, text_matches
 from semrouter_memory.exchange.identity import is_acceptable_id
 
 _AUTHENTICATORS = frozenset({"ApiKeyAuth", "JwtAuthentication", "BasicAuth", "ExtAuthz"})
@@ -353,15 +352,20 @@ def keys_are_safe(context: CheckContext, chain: HttpFilterChain) -> Iterator[Fin
 
 
 def blank_ends_are_refused(context: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
-    """Where ids are not in the file, a filter refuses those with a blank at an end before the management API."""
-    header = context.user_header
-    setter = last_setter(chain, header)
-    if setter is None or chain.filters[setter.index].config.kind == "ApiKeyAuth":
-        return
-    behind = [route.filters[setter.index + 1 :] for route in chain.api_routes]
-    if not all(any(_refuses_blank_ends(each, header) for each in filters) for filters in behind):
-        severity, name = graded(setter.source is Source.VERIFIED), setter.node.get("name").text
-        yield found("blank-ends-accepted", setter.node, severity, name=name, header=header)
+    """Where ids are not in the file, a filter refuses those with a blank at an end before the management API.
+
+    A user's id has to come from somewhere; an organisation's or an agent's need not, and counts where it is known to be set.
+    """
+    for header in (context.user_header, *context.config.memory.identity.other_headers):
+        setter = last_setter(chain, header)
+        if setter is None or chain.filters[setter.index].config.kind == "ApiKeyAuth":
+            continue
+        if header != context.user_header and setter.source is not Source.VERIFIED:
+            continue
+        behind = [route.filters[setter.index + 1 :] for route in chain.api_routes]
+        if not all(any(_refuses_blank_ends(each, header) for each in filters) for filters in behind):
+            severity, name = graded(setter.source is Source.VERIFIED), setter.node.get("name").text
+            yield found("blank-ends-accepted", setter.node, severity, name=name, header=header)
 
 
 def _refuses_blank_ends(on: HttpFilter, header: str) -> bool:
@@ -369,7 +373,7 @@ def _refuses_blank_ends(on: HttpFilter, header: str) -> bool:
     if on.config.kind != "RBAC" or not on.is_enabled:
         return False
     rules = (on.override.get("rbac") if on.override.kind == "RBACPerRoute" else on.config).get("rules")
-    return all(refuses(rules, header, value) for value in _BLANK_ENDS)
+    return all(rbac_refuses(rules, header, value) for value in _BLANK_ENDS)
 
 
 def ids_are_not_sent_upstream(context: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:

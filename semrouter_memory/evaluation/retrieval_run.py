@@ -17,7 +17,6 @@ import orjson
 from rich.console import Console
 from rich.text import Text
 
-from semrouter_memory.app.adapters import Adapters
 from semrouter_memory.app.pipelines import Pipelines
 from semrouter_memory.codec.chat import ChatCodec
 from semrouter_memory.config import MemoryConfig
@@ -49,8 +48,7 @@ from semrouter_memory.evaluation.running import (
 )
 from semrouter_memory.exchange.policy import RouteSettings, policy_for
 from semrouter_memory.exchange.turns import recall_request
-from semrouter_memory.model import EmbeddedMemory, Json, Memory, RecallRequest, RecallResult, Scope, Signals, Vector
-from semrouter_memory.ports import Embedder
+from semrouter_memory.model import EmbeddedMemory, Json, Memory, RecallRequest, RecallResult, Scope, Signals
 from semrouter_memory.store.location import has_lite
 from semrouter_memory.transport.request_phase import RequestPhase
 
@@ -105,19 +103,18 @@ class RetrievalRun:
 
     async def ask(self, file: str, owners: Sequence[Owner]) -> list[Asked]:
         """Ask each query once, as a chat request would."""
-        return (await self._ask(self._adapters, f"{file}: asking", owners, (None,)))[None]
+        return (await self._ask(f"{file}: asking", owners, (None,)))[None]
 
     async def sweep(self, file: str, owners: Sequence[Owner]) -> dict[float, Figures]:
-        """Ask each query again with each threshold, by a new recaller, so that its cache does not distort measured times."""
-        adapters = replace(self._adapters, embedder=CachingEmbedder(self._adapters.embedder))
-        asked = await self._ask(adapters, f"{file}: asking with each threshold", owners, THRESHOLDS)
+        """Ask each query again with each threshold."""
+        asked = await self._ask(f"{file}: asking with each threshold", owners, THRESHOLDS)
         return {threshold: injected_figures(asked[threshold]) for threshold in THRESHOLDS}
 
     async def _ask(
-        self, adapters: Adapters, what: str, owners: Sequence[Owner], thresholds: Sequence[float | None]
+        self, what: str, owners: Sequence[Owner], thresholds: Sequence[float | None]
     ) -> dict[float | None, list[Asked]]:
         """Args: thresholds: None: as configured."""
-        recaller = replace(self._pipelines, adapters=adapters).request_phase()
+        recaller = self._pipelines.request_phase()
         await recaller.prepare()
         pairs = [(owner, query) for owner in owners for query in owner.queries]
         asked: dict[float | None, list[Asked]] = {threshold: [] for threshold in thresholds}
@@ -181,40 +178,6 @@ def asked_of(query: LabelledQuery, result: RecallResult, owner: Owner, *, total_
         steps_ms={**result.steps_ms, _TOTAL: total_ms},
         failed=result.reason if result.reason.is_failure else "",
     )
-
-
-class CachingEmbedder:
-    """Same as the `Embedder` it is given, but a query is embedded once, however often it is asked."""
-
-    def __init__(self, embedder: Embedder) -> None:
-        self._embedder = embedder
-        self._queries: dict[str, Vector] = {}
-
-    @property
-    def dimension(self) -> int:
-        return self._embedder.dimension
-
-    @property
-    def fingerprint(self) -> str:
-        return self._embedder.fingerprint
-
-    async def embed_query(self, text: str) -> Vector:
-        if text not in self._queries:
-            self._queries[text] = await self._embedder.embed_query(text)
-        return self._queries[text]
-
-    async def embed_passages(self, texts: Sequence[str]) -> list[Vector]:
-        return await self._embedder.embed_passages(texts)
-
-    def count_tokens(self, text: str) -> int:
-        return self._embedder.count_tokens(text)
-
-    @property
-    def max_passage_tokens(self) -> int:
-        return self._embedder.max_passage_tokens
-
-    def passage_tokens(self, text: str) -> int:
-        return self._embedder.passage_tokens(text)
 
 
 # -- the command -------------------------------------------------------------------------------------------------------

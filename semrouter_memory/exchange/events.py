@@ -84,8 +84,11 @@ class RequestTrailers:
 
 @dataclass(frozen=True, slots=True)
 class ResponseHeaders:
+    """The first event where Envoy itself answers what no filter before ours lets pass."""
+
     headers: Headers
     end_of_stream: bool = False
+    protocol: Protocol = Protocol()
 
 
 @dataclass(frozen=True, slots=True)

@@ -268,10 +268,8 @@ class Exchange:
     def _request_answered(self) -> None:
         if self._handles_response and self._source is not None:
             self._move(StateTrigger.RECALLED)
-        elif self._duplex:
-            self._move(StateTrigger.REFUSE)
         else:
-            self._move(StateTrigger.DETACHED)
+            self._move(StateTrigger.REFUSE if self._duplex else StateTrigger.DETACHED)
 
     def _go_without(self, reason: Reason) -> Reply:
         """No memory for this request; our own fields are taken out all the same."""
@@ -335,9 +333,12 @@ class Exchange:
         if self._state is State.REQUEST and self._protocol.observing and self._size:
             # The request ended with trailers, which the shipped filter does not send.
             self._body_complete(ended=True)
+        if self._state is State.IDLE:
+            self._protocol = event.protocol
         if self._state is not State.RESPONSE:
-            # An answer before we answered the request (a local reply), or an exchange that is not ours.
-            self._refuse(self.refusal or Reason.EARLY_RESPONSE)
+            if self._state is not State.BYPASS:
+                # An answer before we answered the request: a local reply.
+                self._refuse(Reason.EARLY_RESPONSE)
             return self._go_on()
         opened = open_answer(self._required_codec, event.headers, max_bytes=self._settings.max_answer_bytes)
         if opened is Reason.ENCODED_ANSWER:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from semrouter_memory.model import Reason, RecallRequest, RecallResult, Steered
+from semrouter_memory.model import RecallRequest, RecallResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,38 +44,12 @@ class Outcome:
 
     Attributes:
         unreadable: names of the settings that cannot be read; what they govern was off.
-        memory_ids: of the memories that were put into the request, best first.
-        scores: their relevance, in the same order.
-        compressed_turns: how many turns of the conversation were replaced by a state.
-        shortened_results: how many results of tools were replaced by a line.
         duration_ms: how long the request waited for recall.
-        steered: what became of an order to the memory; None: the message gave none.
     """
 
-    reason: Reason
+    result: RecallResult
     unreadable: tuple[str, ...] = ()
-    memory_ids: tuple[str, ...] = ()
-    scores: tuple[float, ...] = ()
-    tokens: int = 0
-    compressed_turns: int = 0
-    shortened_results: int = 0
     duration_ms: float = 0.0
-    steered: Steered | None = None
-
-
-def outcome_of(result: RecallResult, *, duration_ms: float, unreadable: tuple[str, ...] = ()) -> Outcome:
-    used = result.hits if result.reason is Reason.INJECTED else ()
-    return Outcome(
-        reason=result.reason,
-        unreadable=unreadable,
-        memory_ids=tuple(hit.memory.id for hit in used),
-        scores=tuple(hit.relevance for hit in used),
-        tokens=result.tokens,
-        compressed_turns=result.compression.dropped_turns if result.compression else 0,
-        shortened_results=result.shortened.results if result.shortened else 0,
-        duration_ms=duration_ms,
-        steered=result.steered,
-    )
 
 
 Reply: TypeAlias = Silence | Continue | ReplaceBody | StreamBody

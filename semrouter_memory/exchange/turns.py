@@ -57,7 +57,7 @@ class ExchangeSettings:
 
 @dataclass(frozen=True, slots=True)
 class TurnSource:
-    """A request whose exchange becomes a turn when it ends well.
+    """A request whose exchange becomes a turn when it is answered.
 
     Attributes:
         asked: the turn as far as the request tells it; its items are what the request adds to a stored chain, None when they
@@ -170,38 +170,40 @@ def turn_source(
 
 
 def turn_of(source: TurnSource, answer: Answer) -> Turn | None:
-    """The turn of an exchange that ended well, None when it is none.
+    """The turn of an exchange, None when it is none.
 
-    A cut answer is none. A call that the request forces is the answer, and its arguments are the text. Any other answer of
-    nothing but tool calls may be the turn's end or a step on the way, and nothing in it tells which. Where clients repeat the
-    conversation, the first step of a loop is a turn without an answer, which the loop's end brings; the steps between are none.
-    In a stored chain of the Responses API no request repeats the user's words, so they are stored as an incomplete turn.
+    An answer that was cut, because the user stopped it or the server broke off, makes a turn without an answer: the user has
+    said what they said, and a second attempt brings the answer. Cut before its first word, it is none.
+
+    A call that the request forces is the answer, and its arguments are the text. Any other answer of nothing but tool calls
+    may be the turn's end or a step on the way, and nothing in it tells which. Where clients repeat the conversation, the first
+    step of a loop is a turn without an answer, which the loop's end brings; the steps between are none. In a stored chain of
+    the Responses API no request repeats the user's words, so they are stored as an incomplete turn.
     """
-    if not answer.complete:
-        return None
     asked, parsed = source.asked, source.parsed
     if parsed.forces_call and answer.arguments:
         answer = replace(answer, texts=(answer.text + answer.arguments,), calls=())
+    if is_cut := not answer.complete:
+        answer = replace(answer, calls=())
     chained = bool(parsed.previous_response_id or parsed.conversation_id)
-    finished = (bool(answer.text) or answer.depicts) and not answer.calls
-    if not finished and not (answer.calls and _may_be_kept(parsed, answer)):
+    ends_turn = (bool(answer.text) or answer.depicts) and not answer.calls
+    if not ends_turn and not (answer.calls and _may_be_kept(parsed, answer)):
         return None
-    if not asked.user_texts and not chained:
+    if not asked.user_texts and (is_cut or not chained):
         return None
     history = history_hash(parsed.before)
-    kept_aside = not finished and parsed.stored_by_server
-    in_full = not (chained or kept_aside)
+    kept_aside = not ends_turn and parsed.stored_by_server
     return replace(
         asked,
         hints=replace(asked.hints, history_hash=history),
-        assistant_text=answer.text if finished else "",
+        assistant_text=answer.text if ends_turn and not is_cut else "",
         response_id=answer.response_id,
         model=answer.model or asked.model,
         # A chained request shows only a part of its conversation: the hash of that part would name another one.
-        transcript_hashes=_transcripts(history, parsed, answer if finished else None) if in_full else (),
+        transcript_hashes=() if chained else _transcripts(history, parsed, answer if ends_turn else None),
         tools=(*asked.tools, *_called(answer)) if kept_aside else asked.tools,
         complete=not kept_aside,
-        looped=in_full and not parsed.stored_by_server and (bool(asked.tools) or not finished),
+        looped=not chained and (is_cut or (not parsed.stored_by_server and (bool(asked.tools) or not ends_turn))),
         items=_items(asked, answer),
     )
 

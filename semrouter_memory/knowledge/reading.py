@@ -6,6 +6,7 @@ has them in its outline. A document that cannot be read is refused as a whole; t
 
 import logging
 import re
+import time
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,11 +19,14 @@ from semrouter_memory.errors import ConfigurationError, InvalidRequestError
 from semrouter_memory.language.splitting import Block
 
 if TYPE_CHECKING:
+    from docx.table import Table
     from pypdf import PdfReader
 
 NOT_INSTALLED = "the packages that read documents are not installed: pip install 'semrouter-memory[knowledge]'"
 MAX_UNPACKED_BYTES = 256 * 1024 * 1024
 """Bound on what a DOCX file, which is a ZIP archive, unpacks to."""
+MAX_PDF_SECONDS = 60.0
+"""Bound on the processor time for a PDF: a file of some kilobytes may show one page, or one compressed text, without end."""
 
 _PARAGRAPHS = re.compile(r"\n[^\S\n]*\n")
 _FRONT_MATTER = re.compile(r"\A---[^\S\n]*\n.*?\n(?:---|\.\.\.)[^\S\n]*(?:\n|\Z)", re.DOTALL)
@@ -30,6 +34,7 @@ _HEADING_STYLE = "heading "
 _DROPPED = ("script", "style", "noscript", "template", "svg", "nav", "footer", "head")
 _CELLS = frozenset({"td", "th"})
 _CELL_SEPARATOR = " | "
+_MAX_REPEATED_CHARS = 200
 _SHORT_LINE = 0.8
 """A line that ends a sentence and is shorter than this part of the longest one ends a paragraph."""
 
@@ -216,12 +221,17 @@ def _pdf(data: bytes) -> ReadDocument:
     reader = PdfReader(BytesIO(data))
     if reader.is_encrypted and not reader.decrypt(""):
         raise InvalidRequestError("is encrypted; save it without a password")
+    until = time.thread_time() + MAX_PDF_SECONDS
+
+    def in_time(*_: object) -> None:
+        if time.thread_time() > until:
+            raise InvalidRequestError(f"takes more than {MAX_PDF_SECONDS:.0f} s to read; split it")
+
     headings = _outline(reader)
-    blocks = [
-        block
-        for number, page in enumerate(reader.pages, start=1)
-        for block in _page_blocks(page.extract_text(), number, headings.get(number, {}))
-    ]
+    blocks: list[Block] = []
+    for number, page in enumerate(reader.pages, start=1):
+        in_time()
+        blocks += _page_blocks(page.extract_text(visitor_operand_before=in_time), number, headings.get(number, {}))
     title = (reader.metadata.title if reader.metadata else None) or ""
     return ReadDocument(tuple(blocks), title.strip() or _first_heading(blocks))
 
@@ -284,10 +294,28 @@ def _docx(data: bytes) -> ReadDocument:
     blocks: list[Block] = []
     for part in document.iter_inner_content():
         if isinstance(part, Table):
-            blocks += _blocks(["\n".join(_CELL_SEPARATOR.join(cell.text for cell in row.cells) for row in part.rows)])
+            blocks += _blocks(["\n".join(_rows(part))])
         elif part.text.strip():
             blocks.append(Block(part.text.strip(), _style_level(part.style.name if part.style else None)))
     return ReadDocument(tuple(blocks), (document.core_properties.title or "").strip() or _first_heading(blocks))
+
+
+def _rows(table: "Table") -> Iterator[str]:
+    """The rows of a table; a short text of a cell that spans several of them stands in each.
+
+    The library's own cells repeat a merged one for each of the columns that it claims to span: a small file names millions.
+    """
+    above: dict[int, str] = {}
+    for row in table._tbl.tr_lst:  # noqa: SLF001 - see above
+        cells: dict[int, str] = {}
+        column = row.grid_before
+        for cell in row.tc_lst:
+            text = "\n".join(paragraph.text for paragraph in cell.p_lst).strip()
+            repeated = above.get(column, "") if cell.vMerge == "continue" else ""
+            cells[column] = text or (repeated if len(repeated) <= _MAX_REPEATED_CHARS else "")
+            column += max(cell.grid_span, 1)
+        above = cells
+        yield _CELL_SEPARATOR.join(cells.values())
 
 
 def _style_level(name: str | None) -> int:

@@ -7,10 +7,12 @@ as that of a project of memories does: from then on nothing shows the document, 
 
 import asyncio
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
+from typing import TypeVar
 
 from semrouter_memory.backends import Backends
 from semrouter_memory.config import KnowledgeConfig
@@ -35,6 +37,8 @@ from semrouter_memory.recall.documents import DocumentSearch
 from semrouter_memory.recall.query import Query
 from semrouter_memory.recall.query_vectors import QueryVectors
 from semrouter_memory.recall.strategy import best_first
+
+T = TypeVar("T")
 
 _EMBEDDED_AT_ONCE = 16
 """Passages in one call of the embedder, which memories of other requests wait for."""
@@ -108,6 +112,8 @@ class KnowledgeService:
         self._deletions, self._clock = documents.turn_log, documents.clock
         self._locked_change = documents.locked_change
         self._deletion, self._config = deletion, config
+        # One document after the other: those who learn and recall need the event loop's own threads.
+        self._thread = ThreadPoolExecutor(1, "read-document")
         self._search = DocumentSearch(
             reader=self._reader, vectors=QueryVectors(self._embedder), clock=self._clock, config=config
         )
@@ -135,10 +141,10 @@ class KnowledgeService:
         upload = upload.completed(known)
         if known is not None and known.content_hash == upload.content_hash:
             return known, AddOutcome.UNCHANGED
-        found = await asyncio.to_thread(read, upload.source, upload.data, kind)
+        found = await self._in_thread(lambda: read(upload.source, upload.data, kind))
         asserted = await self._deletions.timestamp()
         document = _described(upload, kind, found.title, now=min(asserted, self._clock.now()))
-        rows = await asyncio.to_thread(self._passages, owner, document, found, asserted)
+        rows = await self._in_thread(lambda: self._passages(owner, document, found, asserted))
         complete = replace(document, content_hash=upload.content_hash, passages=tuple(row.id for row in rows))
         unchanged = frozenset(known.passages) if known is not None and known.is_complete else frozenset()
         embedded = await self._embedded([row for row in rows if row.id not in unchanged])
@@ -163,6 +169,9 @@ class KnowledgeService:
 
         outcome = AddOutcome.ADDED if known is None else AddOutcome.REFRESHED
         return (complete, outcome) if await self._locked_change(owner, write) else None
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     async def search(self, owner: Scope, text: str, *, limit: int) -> list[Hit]:
         """The passages most relevant to a text, best first, those of documents just added among them."""
@@ -204,10 +213,14 @@ class KnowledgeService:
         Raises:
             NotFoundError: the owner has no such document.
         """
-        # Also one that is deleted in part: repeating the removal completes it.
-        if not _is_id(document) or await self._reader.get(owner, document) is None:
+        if not _is_id(document):
             raise _unknown()
-        return await self._deletion.tombstone_all(owner.in_project(document), Reach.EXACT) - 1
+        own = await self._reader.get(owner, document)
+        # Also one that is deleted in part: repeating the removal completes it.
+        if own is None and not await self._stored(owner, document):
+            raise _unknown()
+        removed = await self._deletion.tombstone_all(owner.in_project(document), Reach.EXACT)
+        return removed - (own is not None)
 
     async def _known(self, owner: Scope, document: str) -> Document | None:
         row = await self._reader.get(owner, document) if _is_id(document) else None

@@ -1,6 +1,7 @@
-"""The user's own words in a message that a client wrote more into: the date, its settings, notes to the model, labels. Pure.
+"""The user's own words in a message that a client wrote more into: the date, its settings, notes to the model, a prompt. Pure.
 
-Strategy: such a frame stands at the beginning or at the end, and its layout parts it from the user's words: an element, brackets, lines
+Strategy: a prompt that a framework filled in names its parts ("Context:", "Question:", "Answer:"), and one of these is what the user
+said. Any other frame stands at the beginning or at the end, and its layout parts it from the user's words: an element, brackets, lines
 of their own. What it is about tells it from a paragraph of the user's: the clock, the device, the session, who is asking, how to
 answer. In doubt it stays.
 """
@@ -8,6 +9,7 @@ answer. In doubt it stays.
 import re
 from collections.abc import Sequence
 from enum import IntEnum
+from itertools import islice
 
 from semrouter_memory.language.phrases import pattern, words_of
 from semrouter_memory.language.sentences import asks, orders, sentences
@@ -16,6 +18,8 @@ _LONGEST_LINE = 400
 _TYPED_CELLS = 2
 _MOST_PIECES = 8
 """Frames that stand one behind another."""
+_MOST_LINES = 200
+"""Of one frame."""
 _CELLS = re.compile(r"\s*[|;·｜；]\s*")
 _OPENS = re.compile(r"<(?P<name>[A-Za-z][\w:-]{0,40})(?:\s[^<>\n]{0,200}?)?(?P<alone>/?)>")
 _ANYWHERE = re.compile(r"<(?P<name>user[_-](?:query|question|message|input|request|prompt))>", re.IGNORECASE)
@@ -48,6 +52,20 @@ _OWN_LABEL = pattern(
 _SPEAKS = pattern(r"(?m)^\s*{roles}\s*[:：]")
 """Of several, they are a conversation that is written out."""
 
+_PART = pattern(
+    r"(?m)^[ \t]*(?:(?:#{1,6} |\*\*)?(?:(?P<own>{slots})|(?P<speaker>{slot_speakers})|(?P<given>{given_parts})|{answer_parts})\**[ \t]*[:：]"
+    r"|\[\[ ## (?P<field>(?P<own_field>{slots})|\w{1,80}) ## \]\]\s)"
+)
+"""What begins a part of a prompt: "Question: ...", "### Response:", "[[ ## question ## ]]"."""
+_MOST_PARTS, _MOST_CHARS = 5_000, 300_000
+"""A text with more is looked at for no part: it would hold the process."""
+_FENCE, _FIELD = "```", "[[ ## "
+_LEAD_CHARS = 1_000
+_EXPLAINS = "the "
+"""Begins what a prompt tells of a part that follows: "Question: the input question you must answer"."""
+_ASKS_FOR_PART = pattern(r"{slot_orders}")
+_RETURNS = pattern(r"\W*(?:observation:|{returned_parts}[^\n]{0,120}[:：][ \t]*\n)")
+
 
 class _Frame(IntEnum):
     NONE = 0
@@ -56,24 +74,100 @@ class _Frame(IntEnum):
     SURE = 2
 
 
-def unframed(text: str) -> str:
-    """The text without the frame that a client wrote around it."""
-    found = _ANYWHERE.search(text) if "<user" in text.lower() else None
-    if found and (end := text.rfind(f"</{found['name']}>")) > found.end() and (own := text[found.end() : end].strip()):
-        return unframed(own)
-    rest = text.strip()
-    if rest.startswith("#") and (headed := _HEADINGS.match(rest)):
-        rest = headed["own"].strip()
+def unframed(text: str, *, surely: bool = False) -> str:
+    """The text without the frame that a client wrote around it.
+
+    Args:
+        surely: a part that is called the user's counts only where no other text of the message can have called itself so.
+    """
+    if surely and is_returned(text):
+        return ""
+    given = text.strip()
+    if (own := _filled_in(given, surely=surely)) is not None:
+        text = given = own
     for _ in range(_MOST_PIECES):
-        shorter = _without_last(_without_first(rest))
+        inner = _in_user_element(given, surely=surely)
+        if inner == given:
+            break
+        text = given = inner
+    if surely and given.startswith("#"):
+        return text
+    headed = _HEADINGS.match(given) if given.startswith("#") else None
+    rest = headed["own"].strip() if headed else given
+    for _ in range(_MOST_PIECES):
+        shorter = _without_last(_without_first(rest, surely=surely))
         if not shorter or shorter == rest:
             break
         rest = shorter
-    rest = _within_own_element(rest)
+    rest = _within_own_element(rest, "sure_elements" if surely else "own_elements")
     label = _OWN_LABEL.match(rest)
-    if label and not _SPEAKS.search(rest, label.end()):
+    if label and not _SPEAKS.search(rest, label.end()) and not (surely and rest == given):
         return rest[label.end() :]
-    return rest if len(rest) < len(text.strip()) else text
+    return rest if len(rest) < len(given) else text
+
+
+def _filled_in(text: str, *, surely: bool) -> str | None:
+    """What the user said in a prompt that a framework filled in; None where the text is none, "" where no part of it is surely the user's."""
+    labelled = text.endswith((":", "：")) or _PART.match(text)
+    if not (labelled or _FIELD in text or ("\n" in text[:_LEAD_CHARS] and _asks_for_part(text))):
+        return None  # Each message of a conversation is looked at with each request: few are read whole.
+    if len(text) > _MOST_CHARS or len(parts := [*islice(_PART.finditer(text), _MOST_PARTS)]) == _MOST_PARTS:
+        return "" if surely else None
+    fields = [part for part in parts if part["field"]]
+    if fields:
+        parts, own = fields, [part["own_field"] is not None for part in fields]
+        if surely and parts[0].start():
+            return ""
+    else:
+        completes = bool(parts) and parts[-1].end() == len(text) and not parts[-1]["own"]
+        own = [bool(part["own"] or (part["speaker"] and completes and surely)) for part in parts]
+        if not any(own):
+            return text.rpartition(_FENCE)[2].strip() or None if _FENCE in text and _asks_for_part(text) else None
+        lead = text[: parts[0].start()].strip()
+        continued = len(parts) > 1 and completes and not (lead and surely)
+        alone = len(parts) == 1 and not (lead or text.startswith("#"))
+        if not (continued or alone or _asks_for_part(lead)):
+            return None
+    ends = [*(part.start() for part in parts[1:]), len(text)]
+    said = {
+        place: told
+        for place, (part, end) in enumerate(zip(parts, ends, strict=True))
+        if own[place] and (told := text[part.end() : end].strip())
+    }
+    last = max(said, default=None)
+    if last is None:
+        return "" if surely and fields else None
+    first = next(place for place, told in said.items() if place == last or not told.startswith(_EXPLAINS))
+    if surely and first < last and any(part["given"] or part["field"] for part in parts[first:]):
+        return ""
+    return said[last]
+
+
+def _asks_for_part(lead: str) -> bool:
+    """Whether a prompt begins with an order to answer what a part of it asks."""
+    first = next((line for line in lead[:_LEAD_CHARS].splitlines() if line.strip() and not line.startswith("#")), "")
+    return bool(_ASKS_FOR_PART.search(first))
+
+
+def _in_user_element(text: str, *, surely: bool) -> str:
+    """What stands in an element that is named after the user, wherever that is."""
+    found = _ANYWHERE.search(text) if "<" in text else None
+    end = text.rfind(f"</{found['name']}>") if found else -1
+    if not found or end < found.end() or (surely and not _is_last(text, found, end)):
+        return text
+    return text[found.end() : end].strip() or text
+
+
+def _is_last(text: str, opens: re.Match[str], end: int) -> bool:
+    """Whether an element is the one of its name, ends the text, and stands behind nothing but others and an order to answer what it asks."""
+    name, before = opens["name"], text[: opens.start()].strip()
+    alone = text.count(f"<{name}") == text.count(f"</{name}") == 1 and not text[end:].strip().partition(">")[2]
+    return alone and (not before or before.startswith("<") or _asks_for_part(before))
+
+
+def is_returned(text: str) -> bool:
+    """Whether a message of the user's is what a tool or a check returned, as where a framework knows no tool calls."""
+    return bool(_RETURNS.match(text))
 
 
 def speaker_chars(texts: Sequence[str]) -> int:
@@ -85,7 +179,7 @@ def speaker_chars(texts: Sequence[str]) -> int:
     return named[-1].end() if named and all(named) and named[-1] else 0
 
 
-def _without_first(text: str) -> str:
+def _without_first(text: str, *, surely: bool) -> str:
     """Without the frame that it begins with, if any; empty where nothing else is there."""
     if (element := _OPENS.match(text)) and _is_frame_element(element["name"]):
         end = element.group() if element["alone"] else f"</{element['name']}>"
@@ -93,6 +187,8 @@ def _without_first(text: str) -> str:
     if bracketed := _BRACKETED.match(text):
         told = bracketed.group(bracketed.lastgroup or 0)
         if not _is_note(told):
+            return text
+        if surely and "\n" not in bracketed.group():
             return text
         timed = _CLOCK.search(told)
         if timed and _CHAT_LINE.search(text, bracketed.end()):
@@ -141,7 +237,7 @@ def _framing_chars(lines: Sequence[str]) -> int:
     """How many characters the first lines have that are a frame. Of lines without a blank one between them one must be sure to be."""
     framing = chars = 0
     surest = _Frame.NONE
-    for line in lines:
+    for line in lines[:_MOST_LINES]:
         blank = not line.strip()
         frame = _Frame.NONE if blank else _frame_in(line)
         if not blank and frame is _Frame.NONE:
@@ -187,13 +283,9 @@ def _is_note(told: str) -> bool:
     return bool(_CLOCK.search(told) or _NOTE.match(told) or _frame_in(told) is _Frame.SURE)
 
 
-def _within_own_element(text: str) -> str:
-    """What stands in the element that the text is, where its name says that the user wrote it."""
+def _within_own_element(text: str, names: str) -> str:
+    """What stands in the element that the text is, where its name, one of this list, says that the user wrote it."""
     element = _OPENS.match(text)
-    if (
-        element
-        and element["name"] == _closed_last(text)
-        and element["name"].lower() in words_of("own_elements", "word_lists")
-    ):
+    if element and element["name"] == _closed_last(text) and element["name"].lower() in words_of(names, "word_lists"):
         return text[element.end() : text.rfind("</")].strip() or text
     return text

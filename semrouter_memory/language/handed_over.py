@@ -11,19 +11,18 @@ from semrouter_memory.language.layouts import is_item, refers_back
 from semrouter_memory.language.phrases import pattern, phrases
 from semrouter_memory.language.quoted_spans import GAP
 from semrouter_memory.language.scripts import CJK
-from semrouter_memory.language.sentences import QUESTION_MARKS, orders, sentences
+from semrouter_memory.language.sentences import QUESTION_MARKS, QUOTATION_MARKS, orders, sentences
 
 _ORDER = pattern(
     r"(?:^|[.!?。！？,，;]\s*|\b(?:please|pls|plz|kindly|you|and|to|me|just|then|n)\s+|请|帮我|麻烦|帮忙|[来再]|把[^。！？\n]{0,20})\W{0,3}{works}"
 )
 _POINTS = pattern(r"{pointers}\s?(?:\w+\s){0,2}{texts}|{texts} (?:below|above|here)")
-_ORDER_POINTS = pattern(r"{works}[^.!?]{0,20}(?:this|these|the following|the next|below)\b|[这下]")
+_ORDER_POINTS = pattern(r"{works}[^.!?]{0,20}(?:this|these|the following|the next|below)\b|{reworks}|[这下]")
 _ANNOUNCES = pattern(r"^\W*{announcements}")
 _ABOVE = pattern(r"{above}")
 _INTRODUCES = pattern(r"{introductions}")
 _COLON = re.compile(r"[:：](?!\d|//|\))")
 _SAYS = pattern(r"{speech}\s*(?:[:：]\s?(?=\S)|[,，]\s?(?={openers}))|{speech_without_mark}\s?(?={openers})")
-_QUOTATION_MARKS = frozenset('"“”„«»「」『』')
 _QUOTATION = re.compile(rf"{GAP}+|\"[^\"{GAP}]{{1,60}}\"|“[^”{GAP}]{{1,60}}”")
 _PAPER_SAYS = pattern(r"{texts} (?:says?|said|reads?|states?)\s?")
 _OWN_PAPER = re.compile(r"\b(?:my|our)(?: [\w-]{1,20}){0,2} $", re.IGNORECASE)
@@ -126,7 +125,7 @@ def _is_cut(lines: Sequence[str], number: int) -> bool:
 def _is_quoted(line: str, place: int) -> bool:
     """Whether what is said from this place on is a quotation that ends in the line."""
     found = _QUOTATION.match(line, place)
-    return bool(found and line[found.end() :].strip() and _QUOTATION_MARKS.isdisjoint(line[found.end() :]))
+    return bool(found and line[found.end() :].strip() and QUOTATION_MARKS.isdisjoint(line[found.end() :]))
 
 
 def _is_told_from(before: str, says: str) -> bool:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
+from semrouter_memory.language.frames import unframed
 from semrouter_memory.language.handed_over import without_handed_over
 from semrouter_memory.language.layouts import (
     closing,
@@ -20,7 +21,7 @@ from semrouter_memory.language.layouts import (
 )
 from semrouter_memory.language.phrases import pattern, words_of
 from semrouter_memory.language.quoted_spans import GAP, without_enclosed
-from semrouter_memory.language.scripts import CJK, visible
+from semrouter_memory.language.scripts import CJK, simplified, visible
 from semrouter_memory.language.words import tokens
 
 MAX_READ_CHARS, MAX_READ_LINES = 16_000, 1_000
@@ -43,12 +44,12 @@ _CUT = re.compile(rf"{GAP}+(?:[^\S\n]*{GAP}+)*")
 
 def injects(text: str) -> bool:
     """Whether words that give orders to an assistant's memory, or speak of "the user", stand in the open."""
-    return bool(_INJECTS.search(text))
+    return bool(_INJECTS.search(simplified(text)))
 
 
 def confidential(text: str) -> bool:
     """Whether the user asks that this message is not stored."""
-    return bool(_CONFIDENTIAL.search(text))
+    return bool(_CONFIDENTIAL.search(simplified(text)))
 
 
 @lru_cache(64)
@@ -64,7 +65,7 @@ def typed_text(text: str) -> str:
 
 
 def _read(text: str) -> str:
-    return visible(text[:MAX_READ_CHARS]).replace(GAP, "").strip()
+    return visible(unframed(text, surely=True)[:MAX_READ_CHARS]).replace(GAP, "").strip()
 
 
 def _typed(text: str) -> str:

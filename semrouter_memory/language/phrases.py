@@ -7,7 +7,7 @@ one stands there, `?` follows one that may be missing, and `...` stands for up t
 
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from itertools import product
@@ -69,6 +69,20 @@ def after(found: Sequence[str], skipped: Phrases | None, place: int = 0) -> int:
     while place < len(found) and (length := _skipped(found, skipped, place)):
         place += length
     return place
+
+
+def stretch(found: Sequence[str], listed: Phrases, *skipped: Phrases) -> tuple[int, bool]:
+    """The first place at which neither a phrase, a skipped one nor a mark stands, and whether a phrase does before it."""
+    place, said = 0, False
+    while place < len(found):
+        if length := listed.length_at(found, place):
+            said = True
+        else:
+            length = found[place] in MARKS or max(each.length_at(found, place) for each in skipped)
+        if not length:
+            break
+        place += length
+    return place, said
 
 
 def tells_failure(outcome: str) -> bool:
@@ -146,6 +160,11 @@ def _any_of(name: str) -> str:
 def filled(form: str, piece: Callable[[str], str]) -> str:
     """The form with a piece in place of each `{name}`."""
     return _NAME.sub(lambda name: piece(name[1]), form)
+
+
+def pieced(form: str, pieces: Mapping[str, str]) -> str:
+    """The form on one line, with a piece in place of each `{name}`, and of each in that."""
+    return filled(form.replace("\n", ""), lambda name: pieced(pieces[name], pieces))
 
 
 def pattern(form: str, flags: re.RegexFlag = re.IGNORECASE) -> re.Pattern[str]:

@@ -4,7 +4,8 @@ import re
 from collections.abc import Sequence
 from functools import cache
 
-from semrouter_memory.language.phrases import MARKS, after, pattern, phrases, words_of
+from semrouter_memory.language.phrases import MARKS, Phrases, pattern, phrases, stretch, words_of
+from semrouter_memory.language.scripts import simplified
 from semrouter_memory.language.words import tokens
 
 # After a full stop only before a blank or the end ("3.5", "e.g. this" stay whole); Chinese needs none.
@@ -56,17 +57,17 @@ _WORD = re.compile(r"[\w'’]+")
 
 def asks(sentence: str) -> bool:
     """Whether it has the form of a question, with its mark or without."""
+    sentence = simplified(sentence)
     found = [word.lower().replace("’", "'") for word in _WORD.findall(sentence)[:4]]
     found = [word for word in found if word not in words_of("politeness", "word_lists")]
     if _ASKS.search(sentence) or any(each in sentence for each in words_of("question_words_zh", "word_lists")):
         return True
+    if not found or found[0] not in words_of("question_words", "word_lists"):
+        return False
     # "When I was six ..." and "What I want is ..." tell, and so does what leaves "I" out: "Had surgery in May", "Don't eat pork".
-    return (
-        bool(found)
-        and found[0] in words_of("question_words", "word_lists")
-        and found[1:2] not in (["i"], ["we"], ["my"])
-        and not _leaves_subject_out().match(" ".join(found))
-    )
+    if found[1:2] in (["i"], ["we"]):
+        return found[0] in words_of("inverting", "word_lists")
+    return found[1:2] != ["my"] and not _leaves_subject_out().match(" ".join(found))
 
 
 @cache
@@ -76,7 +77,7 @@ def _leaves_subject_out() -> re.Pattern[str]:
 
 def orders(sentence: str) -> bool:
     """Whether it begins as an order does: "could you find ...", "list ...", "make it ...", "请帮我写 ..."."""
-    return bool(_order().match(sentence.replace("’", "'")))
+    return bool(_order().match(simplified(sentence).replace("’", "'")))
 
 
 @cache
@@ -86,19 +87,19 @@ def _order() -> re.Pattern[str]:
     )
 
 
-_PARTS = re.compile(
+PARTS = re.compile(
     r"[,;:(]\s+|\s\(|\s[-–—]+\s|[，；：（]|\s(?=(?:because|cause|cos|cuz|since|as|so|but|and)\s+(?:i|i'm|im|we|we're|my|our)\b)",
     re.IGNORECASE,
 )
-_QUOTED = re.compile(r"[\"“”「」『』«»]")
+QUOTATION_MARKS = frozenset('"“”„«»「」『』')
 
 
 def tells_besides(sentence: str) -> bool:
     """Whether a part of a question or an order tells of the user: "I do everything on a Chromebook, can I run it there?"."""
-    if _QUOTED.search(sentence):
+    if not QUOTATION_MARKS.isdisjoint(sentence):
         return False
     # Its mark is that of the whole.
-    parts = _PARTS.split(sentence.replace("’", "'").rstrip(" ?？!！)）"))
+    parts = PARTS.split(simplified(sentence).replace("’", "'").rstrip(" ?？!！)）"))
     return len(parts) > 1 and any(_telling().match(part) and not asks(part) for part in parts)
 
 
@@ -121,8 +122,7 @@ _LONGEST_COURTESY = 14
 def is_small_talk(sentence: str) -> bool:
     """Whether it is a greeting, thanks or a farewell, and nothing else: it answers no question."""
     found = tokens(sentence)
-    place, greets = _small_talk(found)
-    return greets and place == len(found)
+    return _small_talk(found) == (len(found), True)
 
 
 def is_courtesy(sentence: str) -> bool:
@@ -141,10 +141,12 @@ def is_courtesy(sentence: str) -> bool:
     return greets and len(rest) <= _MOST_NAMED
 
 
-def _small_talk(found: Sequence[str]) -> tuple[int, bool]:
+def is_greeting(text: str) -> bool:
+    """Whether it is small talk, or a bare answer, and nothing else: "thanks!", "ok", an emoji."""
+    found = tokens(text)
+    return _small_talk(found, phrases("bare_answers"))[0] == len(found)
+
+
+def _small_talk(found: Sequence[str], *skipped: Phrases) -> tuple[int, bool]:
     """Where the small talk that a sentence begins with ends, and whether it is more than fillers."""
-    fillers = phrases("small_talk_fillers")
-    place, greets = after(found, fillers), False
-    while length := phrases("small_talk").length_at(found, place):
-        place, greets = after(found, fillers, place + length), True
-    return place, greets
+    return stretch(found, phrases("small_talk"), phrases("small_talk_fillers"), *skipped)

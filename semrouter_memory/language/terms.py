@@ -16,7 +16,7 @@ import Stemmer
 from semrouter_memory.language.phrases import lists
 from semrouter_memory.language.scripts import APOSTROPHES, CJK, CJK_RANGE, in_form, simplified
 from semrouter_memory.language.values import MONTHS
-from semrouter_memory.language.words import STOP_WORDS, content_runs
+from semrouter_memory.language.words import STOP_WORDS, content_runs, content_spans, words
 
 _TOKEN = re.compile(
     rf"""
@@ -63,6 +63,25 @@ def search_terms(text: str) -> list[str]:
     found = terms(text)
     if CJK.search(text):
         found += dict.fromkeys(_concepts()[match.group()] for match in _concept_words().finditer(simplified(text)))
+    return found
+
+
+def word_terms(text: str) -> list[tuple[str, ...]]:
+    """Of each Chinese character and each other word that carries content, the terms of the words that it may be part of.
+
+    Chinese is not segmented: which of the pairs is a word, the memories tell that hold it.
+    """
+    found = list[tuple[str, ...]]()
+    for word in words(simplified(in_form("NFKC", text))):
+        if not CJK.match(word):
+            found += [(term,) for term in terms(word)]
+            continue
+        named = [(match.span(), _concepts()[match.group()]) for match in _concept_words().finditer(word)]
+        for run in content_spans(word):
+            for at in range(*run):
+                pairs = [word[first : first + _PAIR] for first in (at - 1, at) if run[0] <= first < run[1] - 1]
+                concepts = [concept for (first, last), concept in named if first <= at < last]
+                found.append((*(pairs or [word[at]]), *concepts))
     return found
 
 

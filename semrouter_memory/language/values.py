@@ -7,6 +7,7 @@ so that a number has one class.
 
 import re
 import unicodedata
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from semrouter_memory.language.phrases import lists
@@ -16,7 +17,7 @@ MONTHS = (
     *("january", "february", "march", "april", "may", "june"),
     *("july", "august", "september", "october", "november", "december"),
 )
-_MONTHS = {form: number for number, name in enumerate(MONTHS, 1) for form in (name, name[:3])} | {"sept": 9}
+MONTH_NUMBERS = {form: number for number, name in enumerate(MONTHS, 1) for form in (name, name[:3])} | {"sept": 9}
 _ONES = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 _TEENS = ("ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen")
 _WRITTEN = {word: number for number, word in enumerate((*_ONES, *_TEENS), 1)}
@@ -31,6 +32,8 @@ _UNITS, _SIGNS, _WEEKDAYS = (
     {word: name for name, words in _LISTS[listed].items() for word in words.split()}
     for listed in ("units", "signs", "weekdays")
 )
+WEEKDAY_NUMBERS = {word: number for number, words in enumerate(_LISTS["weekdays"].values()) for word in words.split()}
+"""0 is Monday."""
 _CURRENCIES = frozenset({*_SIGNS, *_LISTS["currencies"]["other"].split()})
 _CURRENCY_SIGNS = frozenset(_LISTS["signs"])
 _UNIT_SIGNS = frozenset({*_SIGNS, "%", "°"})
@@ -43,6 +46,7 @@ _SCALES = {
 }
 _DIGITS = {digit: number for number, digit in enumerate("零一二三四五六七八九")} | {"两": 2, "〇": 0}
 _PLACES = {"十": 10, "百": 100, "千": 1_000, "万": 10_000}
+_NAMED_MONTHS = {"正": 1, "冬": 11, "腊": 12}
 ORDINALS = {
     word: number
     for number, word in enumerate(
@@ -60,10 +64,18 @@ _MONTH_FRAMES = frozenset({"in", "by", "until", "since", "next"})
 _VERBS = frozenset({"may", "mar"})
 """Short for a month only behind such a word."""
 _MIN_PHONE, _MOST_PHONE_TOKENS, _NOON = 7, 32, 12
-_FIRST_WORDS = frozenset({*NUMBER_WORDS, *ORDINALS, *_MONTHS, *_WEEKDAYS, *_CURRENCY_SIGNS})
+_FIRST_WORDS = frozenset({*NUMBER_WORDS, *ORDINALS, *MONTH_NUMBERS, *_WEEKDAYS, *_CURRENCY_SIGNS})
 """The words, as opposed to figures and signs, with which a value may begin."""
 _HAN_NUMBER = re.compile(
-    r"[一二两三四五六七八九十]{1,20}[百千万][零〇一二两三四五六七八九十百千万]{0,20}|[零〇一二两三四五六七八九十]{1,20}(?=[元块岁个点月号日年天次小分公斤杯楼层人口只条匹位名本台部辆份双间])"
+    r"百分之(?P<share>[零〇一二两三四五六七八九十百]{1,20}(?:点[零〇一二三四五六七八九]{1,20})?|\d{1,20}(?:\.\d{1,20})?)"
+    # 三块二 is 3.20, and 两块三明治 is none.
+    r"|(?P<whole>[零〇一二两三四五六七八九十百千]{1,20}|\d{1,20})块(?P<tenths>[一二三四五六七八九\d])(?=[毛角钱一每的左多吧了起]|\W|$)[毛角]?"
+    r"|(?P<tenth>[一二两三四五六七八九])[毛角](?=钱|\W|$)"
+    # 正月初十, 腊月二十三
+    r"|(?P<named_month>[正冬腊])月|(?<=月)初(?P<early>[一二三四五六七八九十])"
+    r"|(?<=[一二三四五六七八九十正冬腊]月)[一二三四五六七八九十]{1,3}(?![个月天年一二三四五六七八九十百千直起般共定样下])"
+    r"|[一二两三四五六七八九十]{1,20}[百千万](?:[零〇]?[一二两三四五六七八九]?[十百千万]){0,20}(?:[零〇]?[一二两三四五六七八九])?"
+    r"|[零〇一二两三四五六七八九十]{1,20}(?=[元块岁个点月号日年天次小分公斤杯楼层人口只条匹位名本台部辆份双间])"
     r"|\d{1,4}(?:万\d千?|千\d百?)(?:\d百)?(?![\d.,百十月号日年点岁个])"
 )
 
@@ -82,7 +94,7 @@ def values(text: str) -> frozenset[str]:
 
 def split(text: str) -> tuple[frozenset[str], str]:
     """The values of a text, and the rest of the text in lower case without accents."""
-    text = _HAN_NUMBER.sub(lambda match: str(han_number(match.group())), folded(text))
+    text = _HAN_NUMBER.sub(_figures, folded(text))
     tokens = _Tokens(_TOKEN.findall(text))
     found: set[str] = set()
     rest: list[str] = []
@@ -93,6 +105,32 @@ def split(text: str) -> tuple[frozenset[str], str]:
         rest.append(" " if value else tokens[at])
         at = value.end if value else at + 1
     return frozenset(found), "".join(rest)
+
+
+def _figures(number: re.Match[str]) -> str:
+    """The number in figures, apart from another one before it: 四千八一个月 is 4,800 and one month."""
+    before = number.string[: number.start()][-1:]
+    return f"{' ' if before in {*_DIGITS, *_PLACES} else ''}{_in_figures(number.group(), number.groupdict())}"
+
+
+def _in_figures(number: str, parts: Mapping[str, str | None]) -> str:
+    """A number, per cent, an amount of money or a part of a date."""
+    if share := parts["share"]:
+        whole, _, decimals = share.replace("点", ".").partition(".")
+        return f"{_counted(whole)}{'.' if decimals else ''}{''.join(str(_counted(each)) for each in decimals)}%"
+    if (amount := parts["whole"]) and (tenths := parts["tenths"]):
+        return f"{_counted(amount)}.{_counted(tenths)}元"
+    if tenth := parts["tenth"]:
+        return f"0.{han_number(tenth)}元"
+    if month := parts["named_month"]:
+        return f"{_NAMED_MONTHS[month]}月"
+    counted = han_number(parts["early"] or number)
+    # Seven digits without separators are a telephone number.
+    return f"{counted:,}" if counted >= _SCALES["m"] else f"{counted}"
+
+
+def _counted(number: str) -> int:
+    return int(number) if number.isdecimal() else han_number(number)
 
 
 def units(text: str) -> frozenset[str]:
@@ -220,7 +258,7 @@ class _Tokens(list[str]):
         """As in 3 May, 3rd of May 2026."""
         at = self._blank(end + (self.word(end) in _SUFFIXES))
         at = at + 2 if self[at : at + 2] == ["of", " "] else at
-        month = _MONTHS.get(self.word(at), 0)
+        month = MONTH_NUMBERS.get(self.word(at), 0)
         if not month or len(digits) > len("31") or not self.word(at - 1).isspace():
             return None
         return self._with_year(f"date:{month:02d}{int(digits):02d}", at + 1 + (self.word(at + 1) == "."))
@@ -316,7 +354,7 @@ class _Tokens(list[str]):
 
     def _month(self, at: int) -> _Value | None:
         """A month, with its day where one follows: May 3, 2026."""
-        month = _MONTHS.get(self[at], 0)
+        month = MONTH_NUMBERS.get(self[at], 0)
         if not month:
             return None
         end = at + 1 + (self.word(at + 1) == ".")

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from semrouter_memory.language.scripts import APOSTROPHES, CJK, CJK_RANGE
+from semrouter_memory.language.scripts import APOSTROPHES, CJK, CJK_RANGE, simplified
 
 _LETTER = rf"[^\W{CJK_RANGE}]"
 _WORD = re.compile(rf"[{CJK_RANGE}]+|{_LETTER}+(?:['.,-]{_LETTER}\w*)*")
@@ -66,6 +66,12 @@ def content_runs(text: str) -> list[str]:
     return [part for word in words(text) if CJK.match(word) for part in _runs(word)]
 
 
+def content_spans(word: str) -> list[tuple[int, int]]:
+    """Where the same runs of one Chinese word are."""
+    ends = [0, *(place for match in _CJK_FUNCTION_WORDS.finditer(word) for place in match.span()), len(word)]
+    return [(first, last) for first, last in zip(ends[::2], ends[1::2], strict=True) if first < last]
+
+
 def _runs(word: str) -> list[str]:
     return [part for part in _CJK_FUNCTION_WORDS.split(word) if part]
 
@@ -79,8 +85,8 @@ _FIRST = 3
 # A message is read again for each of its sentences, and for the turn after it.
 @lru_cache(64)
 def tokens(text: str) -> tuple[str, ...]:
-    """Lower-cased words, single Chinese characters and marks; every number is one token."""
-    found = _TOKEN.findall(text.translate(_FULL_WIDTH).lower().strip())
+    """Lower-cased words, single Chinese characters, as simplified ones, and marks; every number is one token."""
+    found = _TOKEN.findall(simplified(text).translate(_FULL_WIDTH).lower().strip())
     return tuple("0" if token.isdigit() else token for token in found)
 
 

@@ -134,14 +134,12 @@ class Consolidator:
         # In a thread: comparing two thousand statements takes seconds, which requests do not have.
         found = await asyncio.to_thread(groups, memories, vectors)
         for number, group in enumerate(found):
-            worded = await self._worded(group) if number < MAX_ASKED else None
+            asked = self._chat_model if number < MAX_ASKED else None
+            worded = await summary(asked, group.memories) if asked else None
             if await self._write(scope, group, worded):
                 report.summaries += 1
                 report.merged += len(group.memories)
         return True
-
-    async def _worded(self, group: Group) -> str | None:
-        return await summary(self._chat_model, group.memories) if self._chat_model else None
 
     async def _write(self, scope: Scope, group: Group, worded: str | None) -> bool:
         merged = self._summary(group, worded if worded and self._reads_all(worded) else None)

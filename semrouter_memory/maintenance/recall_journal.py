@@ -45,18 +45,16 @@ class RecallJournal:
 
     Args:
         receipt_ttl: how long receipts are stored; 0: none are.
+
+    Attributes:
+        waiting: memories whose uses are not written yet.
     """
 
     def __init__(self, *, state: StateStore, turn_log: TurnLog, clock: Clock, receipt_ttl: timedelta) -> None:
         self._state, self._turn_log, self._clock = state, turn_log, clock
         self._receipt_ttl = receipt_ttl
         self._waiting: dict[str, _Noted] = {}
-        self._count = 0
-
-    @property
-    def waiting(self) -> int:
-        """Memories whose uses are not written yet."""
-        return self._count
+        self.waiting = 0
 
     def note(self, request: RecallRequest, result: RecallResult) -> None:
         """Quick (some microseconds), and never raises. Later steps of a turn's tool loop repeat what the first one was given."""
@@ -80,7 +78,7 @@ class RecallJournal:
             UnavailableError: the state store is unavailable, or the turn log, which knows what was deleted; what is not
                 written stays noted.
         """
-        waiting, self._waiting, self._count = self._waiting, {}, 0
+        waiting, self._waiting, self.waiting = self._waiting, {}, 0
         while waiting:
             owner, noted = waiting.popitem()
             try:
@@ -111,10 +109,10 @@ class RecallJournal:
 
     def _add(self, memory: Memory, count: int, at: datetime) -> None:
         noted = self._of(memory.scope.owner, at)
-        if noted is None or (memory.id not in noted.uses and self._count >= MAX_NOTED):
+        if noted is None or (memory.id not in noted.uses and self.waiting >= MAX_NOTED):
             return
         _, known = noted.uses.get(memory.id, (memory, 0))
-        self._count += not known
+        self.waiting += not known
         noted.uses[memory.id] = (memory, known + count)
         noted.used_at = max(noted.used_at, at)
 

@@ -165,7 +165,7 @@ class MaintenanceScheduler:
             self._finished(report, started)
 
     async def _maintain(self, scope: Scope, report: MaintenanceReport) -> None:
-        if self._consolidator is not None and scope.owner not in self._consolidated:
+        if scope.owner not in self._consolidated:
             await self._consolidate(scope, report)
         if has_quota(self._config):
             await self._sweeper.enforce(scope, report)
@@ -210,8 +210,9 @@ class MaintenanceScheduler:
         """Whether another replica, or this one before a restart, swept less than one interval ago."""
         try:
             swept = await noted_time(self._state, _SWEPT)
-            # One that is ahead was noted before the clock was set back: then its age is unknown.
-            if swept is not None and swept <= now + _SKEW:
+            # One that is ahead was noted before the clock was set back: then its age is unknown. The note may outlive the interval,
+            # where that was a longer one before a restart.
+            if swept is not None and now - self._sweep_every < swept <= now + _SKEW:
                 self._sweep_cooldown = Cooldown.of(min(self._sweep_every, _FIRST), now)
                 return True
             await note_time(self._state, _SWEPT, now, ttl=self._sweep_every)
@@ -222,6 +223,6 @@ class MaintenanceScheduler:
     async def _plan_next(self, report: MaintenanceReport) -> None:
         pause = min(self._sweep_every, _FIRST) if report.failures else self._sweep_every
         self._sweep_cooldown = Cooldown.of(pause, self._clock.now())
-        if "store" in report.failures:
+        if not {"store", "deletion"}.isdisjoint(report.failures):
             with suppress(UnavailableError):
                 await self._state.drop(OWN_SCOPE, [_SWEPT])

@@ -212,7 +212,10 @@ class Sweeper:
     async def _sweep_owner(
         self, tally: OwnerTally, report: MaintenanceReport, now: datetime, *, may_prune: bool
     ) -> None:
-        purged = await self._deletion.purge(tally.scope, _due(tally))
+        unfinished = _unfinished(tally)
+        await self._deletion.finish(tally.scope, [each.memory for each in unfinished])
+        # What a finished deletion has restored is not what it was when it was judged, and stays.
+        purged = [*unfinished, *await self._deletion.purge(tally.scope, _due(tally))]
         _count(report.deleted, purged)
         unused = await self._unused(tally, report, now, may_prune=may_prune)
         if self._config.prune == "on":
@@ -282,6 +285,18 @@ class Sweeper:
             report.ended = await self._state.sweep()
         except UnavailableError as error:
             report.failed(error.service.value)
+
+
+def _unfinished(tally: OwnerTally) -> list[EvictionCandidate]:
+    """What was deleted by its id, whose row is the last trace to go. What a deletion of a scope covers has no others."""
+    deleted = tally.tombstones
+    return [
+        each
+        for each in tally.candidates
+        if each.reason is EvictionReason.TOMBSTONED
+        and deleted is not None
+        and not deleted.forbids(each.memory.scope, "", each.memory.asserted_at)
+    ]
 
 
 def _due(tally: OwnerTally) -> list[EvictionCandidate]:

@@ -4,7 +4,7 @@ The application puts an `Access` into its state, and gives its routes the rule t
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from http import HTTPStatus
 from typing import Annotated, Any, get_origin
 
@@ -142,14 +142,8 @@ def _access(request: Request) -> Access:
 
 def _owner_access(request: Request) -> OwnerAccess:
     access = _access(request)
-    return OwnerAccess(
-        service=access.service,
-        identity=access.identity,
-        knowledge=access.knowledge,
-        reflector=access.reflector,
-        owner=request.state.owner,
-        headers=_fields_of(request),
-    )
+    common = {each.name: getattr(access, each.name) for each in fields(access)}
+    return OwnerAccess(**common, owner=request.state.owner, headers=_fields_of(request))
 
 
 def _query_parameters(dependant: Dependant) -> Iterator[tuple[str, bool]]:

@@ -8,7 +8,6 @@ name only when it is complete.
 import asyncio
 import shutil
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -26,47 +25,38 @@ class StoreFiles(Protocol):
         """Returns: what the copy does not hold and why; "" when it is complete."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Backup:
-    """Copies turn log, state and memories.
+async def write_backup(
+    backends: Backends, store: StoreFiles, directory: Path, *, file_lock: asyncio.Lock
+) -> list[PartResult]:
+    """Copy turn log, state and memories into a new directory, which can be opened as `memory.data_dir`.
 
-    Attributes:
+    Args:
         file_lock: held meanwhile; a compaction holds it too.
+
+    Raises:
+        InvalidRequestError: the directory exists, or cannot be made.
+        UnavailableError: a part could not be copied; then there is no copy at all.
     """
-
-    backends: Backends
-    store: StoreFiles
-    file_lock: asyncio.Lock
-
-    async def write(self, directory: Path) -> list[PartResult]:
-        """Copy everything into a new directory, which can be opened as `memory.data_dir`.
-
-        Raises:
-            InvalidRequestError: the directory exists, or cannot be made.
-            UnavailableError: a part could not be copied; then there is no copy at all.
-        """
-        if not directory.is_absolute() or not directory.name:
-            raise InvalidRequestError(
-                "must be an absolute path to a new directory: it is the sidecar's, not yours", field="directory"
-            )
-        async with self.file_lock:
-            partial = directory.with_name(f".{directory.name}.partial")
-            _make(directory, partial)
-            try:
-                results = require_all(await run_parts(self._copies(partial)))
-                partial.rename(directory)
-            except OSError as error:
-                raise InvalidRequestError(f"cannot be written: {error.strerror}", field="directory") from None
-            finally:
-                await asyncio.to_thread(shutil.rmtree, partial, ignore_errors=True)
-            return results
-
-    def _copies(self, directory: Path) -> dict[str, Callable[[], Awaitable[str | None]]]:
-        return {
-            "turn_log": lambda: self.backends.turn_log.backup(directory),
-            "state": lambda: self.backends.state.backup(directory),
-            "store": lambda: self.store.backup(directory),
-        }
+    if not directory.is_absolute() or not directory.name:
+        raise InvalidRequestError(
+            "must be an absolute path to a new directory: it is the sidecar's, not yours", field="directory"
+        )
+    partial = directory.with_name(f".{directory.name}.partial")
+    copies: dict[str, Callable[[], Awaitable[str | None]]] = {
+        "turn_log": lambda: backends.turn_log.backup(partial),
+        "state": lambda: backends.state.backup(partial),
+        "store": lambda: store.backup(partial),
+    }
+    async with file_lock:
+        _make(directory, partial)
+        try:
+            results = require_all(await run_parts(copies))
+            partial.rename(directory)
+        except OSError as error:
+            raise InvalidRequestError(f"cannot be written: {error.strerror}", field="directory") from None
+        finally:
+            await asyncio.to_thread(shutil.rmtree, partial, ignore_errors=True)
+        return results
 
 
 def require_all(results: list[PartResult]) -> list[PartResult]:

@@ -3,7 +3,7 @@
 The application puts an `OperatorContext` into its state.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from http import HTTPStatus
@@ -18,14 +18,14 @@ from starlette.exceptions import HTTPException
 from semrouter_memory.deletion.service import DeletionService, PartResult
 from semrouter_memory.errors import InvalidRequestError, NotFoundError
 from semrouter_memory.manage.access import CONFLICT, NDJSON, NOT_FOUND, TOO_LARGE, AllOwners, api_router, raw_body
-from semrouter_memory.manage.backup import Backup, require_all
+from semrouter_memory.manage.backup import require_all
 from semrouter_memory.manage.http_server import refusal
 from semrouter_memory.manage.importing import Imported
 from semrouter_memory.manage.portable import export_line
 from semrouter_memory.manage.schemas import MAX_PAGE, ApiAnswer, ApiList, ApiRequest
 from semrouter_memory.model import LoggedTurn, Memory, Scope, TurnState
 from semrouter_memory.ports import TurnLog
-from semrouter_memory.replay.recordings import LiveOptions, Recordings
+from semrouter_memory.replay.recordings import Recordings
 
 _RETRY_PAGE = 200
 _MAX_RECORDING_SECONDS = 24 * 3600
@@ -50,11 +50,15 @@ class Collections(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorContext:
-    """What the operator's routes work with."""
+    """What the operator's routes work with.
+
+    Attributes:
+        backup: writes one into a new directory (`write_backup`).
+    """
 
     turn_log: TurnLog
     deletion: DeletionService
-    backup: Backup
+    backup: Callable[[FilePath], Awaitable[list[PartResult]]]
     collections: Collections
     recordings: Recordings
 
@@ -249,7 +253,7 @@ async def backup(context: Context, body: BackupRequest) -> MaintenanceDone:
     """A consistent copy, taken while everything runs. To restore it, let `memory.data_dir` name it."""
     if "\x00" in body.directory:
         raise InvalidRequestError("must be a path", field="directory")
-    return _done(await context.backup.write(FilePath(body.directory)))
+    return _done(await context.backup(FilePath(body.directory)))
 
 
 # -- collections -------------------------------------------------------------------------------------------------------
@@ -358,8 +362,8 @@ async def record(
 
     The route is no part of the API's description: it sends a recording (`proto/recording.proto`), for `semrouter-memory record`.
     """
-    options = LiveOptions(seconds=seconds, sample=sample, pseudonymise=pseudonymise, headers=tuple(redact or ()))
-    return StreamingResponse(context.recordings.live(options), media_type="application/octet-stream")
+    live = context.recordings.live(seconds, sample=sample, pseudonymise=pseudonymise, headers=redact or ())
+    return StreamingResponse(live, media_type="application/octet-stream")
 
 
 async def _turn(context: OperatorContext, turn_id: str) -> LoggedTurn:

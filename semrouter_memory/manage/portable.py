@@ -43,7 +43,21 @@ SOURCE = "import"
 _MAX_PROVENANCE_BYTES = 16_384
 _CLOCK_TOLERANCE = timedelta(hours=1)
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}")
-_TAKEN_IDS = frozenset({"console", "entities", "export", "import", "reflect", "search", "sessions", "openapi.json"})
+_TAKEN_IDS = frozenset(
+    [
+        "console",
+        "entities",
+        "export",
+        "import",
+        "mcp",
+        "openapi.json",
+        "receipts",
+        "reflect",
+        "search",
+        "sessions",
+        "settings",
+    ]
+)
 """They would stand where a route stands."""
 
 _USAGE = {"access_count", "last_accessed_at"}

@@ -12,7 +12,6 @@ from fastapi.responses import StreamingResponse
 from starlette.exceptions import HTTPException
 
 from semrouter_memory.errors import InvalidRequestError, NotFoundError
-from semrouter_memory.language.names import entities
 from semrouter_memory.manage.access import (
     NDJSON,
     NOT_FOUND,
@@ -135,7 +134,7 @@ async def search_or_explain(api: Api, body: ExplainableSearch) -> HitList | Reca
 async def search_memories(api: OwnerAccess, body: SearchRequest) -> HitList:
     """The active memories most relevant to a query, best first."""
     scope = api.scope(body.project_id)
-    page = await api.service.search(
+    hits, cursor = await api.service.search(
         Criteria(
             scope,
             reach=reach_of(body.project_id),
@@ -149,8 +148,8 @@ async def search_memories(api: OwnerAccess, body: SearchRequest) -> HitList:
         wanted=_wanted(body.form, body.source, body.pinned),
         threshold=body.threshold,
     )
-    usage = await api.service.usage(scope, (hit.memory for hit in page.hits))
-    return HitList(data=[HitJson.of_hit(hit, usage) for hit in page.hits], next_cursor=page.cursor or None)
+    usage = await api.service.usage(scope, (hit.memory for hit in hits))
+    return HitList(data=[HitJson.of_hit(hit, usage) for hit in hits], next_cursor=cursor or None)
 
 
 @router.post("/reflect", summary="Answer a question from memories")
@@ -207,9 +206,7 @@ async def list_entities(
     after: Annotated[str, Query(description="`next_after` of the page before.")] = "",
 ) -> EntityList:
     """People, places, organisations, products and what the user calls their own, each with the active memories that name it."""
-    memories = api.service.export(api.owner, history=False)
-    found = await asyncio.to_thread(entities, {memory.id: memory.content async for memory in memories})
-    further = [each for each in found if each.name > after]
+    further = [each for each in await api.service.entities(api.owner) if each.name > after]
     page = further[:limit]
     data = [EntityJson.model_validate(each) for each in page]
     return EntityList(data=data, next_after=page[-1].name if len(further) > limit else None)

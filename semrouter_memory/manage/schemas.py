@@ -230,10 +230,6 @@ class SearchRequest(ApiRequest):
     cursor: Annotated[str, Field(description="`next_cursor` of the page before, which the same search gave.")] = ""
 
 
-def _text_or_none(value: Json) -> str:
-    return filterable(value) if isinstance(value, str) else ""
-
-
 def _ids(value: Json) -> list[str]:
     """Ids in metadata: one or several, or what a caller once called so."""
     several = [value] if isinstance(value, str) else value if isinstance(value, list) else []
@@ -283,10 +279,12 @@ class MemoryJson(ApiAnswer):
     expires_at: datetime | None = Field(description="From then on it is not recalled, and a sweep deletes it.")
     importance: float
     pinned: bool = Field(description="Whether every request is given it, whatever it asks.")
-    category: Annotated[str, BeforeValidator(_text_or_none)] = Field(
-        validation_alias=AliasPath("metadata", CATEGORY),
-        default="",
-        description='The category that a caller gave it, or "".',
+    category: Annotated[str, BeforeValidator(lambda value: filterable(value) if isinstance(value, str) else "")] = (
+        Field(
+            validation_alias=AliasPath("metadata", CATEGORY),
+            default="",
+            description='The category that a caller gave it, or "".',
+        )
     )
     flagged: Annotated[bool, BeforeValidator(lambda value: value is True)] = Field(
         validation_alias=AliasPath("metadata", "flagged"),

@@ -6,6 +6,7 @@ serialised with background changes (`OwnerLocks`). A deletion commits its tombst
 committed no read shows the memory, even while the store lags behind.
 """
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -16,6 +17,7 @@ from semrouter_memory.backends import Backends
 from semrouter_memory.config import ManagementConfig
 from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import InvalidRequestError, NotFoundError, UnavailableError
+from semrouter_memory.language.names import Entity, entities
 from semrouter_memory.lineage import all_memories, lineage, pages
 from semrouter_memory.maintenance.recall_journal import may_name_deleted, receipt_lines
 from semrouter_memory.manage.admission import (
@@ -44,7 +46,6 @@ from semrouter_memory.model import (
     EmbeddedMemory,
     Episode,
     Hit,
-    HitPage,
     Json,
     Memory,
     MemoryType,
@@ -110,6 +111,7 @@ class MemoryService:
         self._admission = AdmissionPolicy(config, redact=redact)
         self._lifetimes = {kind: timedelta(days=days) for kind, days in ttl_days.items()}
         self._deletion, self._session_lifetime = deletion, session_lifetime
+        self._one_names = asyncio.Lock()
         self.explainer = explainer
         self.importer = Importer(
             backends=backends, written=written, admit=self._admission.check_line, max_lines=config.max_import_lines
@@ -169,6 +171,15 @@ class MemoryService:
                 if not deleted.covers(memory) and (memory.expires_at is None or memory.expires_at > now):
                     yield memory
 
+    async def entities(self, scope: Scope) -> list[Entity]:
+        """The names in the owner's active memories.
+
+        For one caller after the other: that takes seconds of a processor where there are thousands, and requests need a part of it.
+        """
+        async with self._one_names:
+            texts = {memory.id: memory.content async for memory in self.export(scope, history=False)}
+            return await asyncio.to_thread(entities, texts)
+
     async def get(self, scope: Scope, memory_id: str) -> Memory:
         """One memory, a superseded one too.
 
@@ -189,11 +200,12 @@ class MemoryService:
         wanted: Callable[[Memory], bool] = _every,
         threshold: float | None = None,
         cursor: str = "",
-    ) -> HitPage:
-        """The most relevant active memories for a query, best first; with a threshold only those at least as relevant.
+    ) -> tuple[list[Hit], str]:
+        """The most relevant active memories for a query, best first, and the next page's cursor; "" at the end.
 
         Args:
             wanted: which of them.
+            threshold: only those that are at least as relevant.
             cursor: of the page before, of a search that asked the same.
 
         Raises:
@@ -214,8 +226,8 @@ class MemoryService:
                     found.setdefault(hit.memory.id, hit)
             is_last = len(hits) < searched or len(relevant) < len(hits)
             searched *= _FURTHER
-        page = tuple(found.values())[start : start + limit]
-        return HitPage(page, str(start + limit) if len(found) > start + limit else "")
+        page = list(found.values())[start : start + limit]
+        return page, str(start + limit) if len(found) > start + limit else ""
 
     async def usage(self, scope: Scope, memories: Iterable[Memory]) -> Mapping[str, Usage] | None:
         """How often these memories were put into requests, by id; unused ones are left out. None: unknown at present."""

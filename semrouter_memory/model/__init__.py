@@ -42,7 +42,6 @@ from semrouter_memory.model.memories import (
     Fact,
     Form,
     Hit,
-    HitPage,
     MaintenanceReport,
     Memory,
     Page,
@@ -55,6 +54,7 @@ from semrouter_memory.model.memories import (
 from semrouter_memory.model.requests import (
     Compression,
     CompressionReason,
+    EarlierAnswer,
     OtherOwner,
     PastTurn,
     Position,

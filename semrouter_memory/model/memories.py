@@ -366,14 +366,6 @@ class Page:
     cursor: str
 
 
-@dataclass(frozen=True, slots=True)
-class HitPage:
-    """The same of a search, best first."""
-
-    hits: tuple[Hit, ...]
-    cursor: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
     """Something an extractor found worth remembering, before it is reconciled with what is known.

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import date, datetime
 from enum import StrEnum
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -109,7 +110,7 @@ class CompressionReason(StrEnum):
     CHAIN_INCOMPLETE = "chain_incomplete"
     """Not every item of the stored chain is known."""
     CHAIN_LOST = "chain_lost"
-    """Same, and it was compressed before: the server goes on from what it was sent then."""
+    """Same, and it was compressed before: the server goes on from what it was sent then, and is told the state, if there is one."""
     NOT_MARKED = "not_marked"
     """The note that the chain is compressed could not be written."""
     TIMEOUT = "timeout"
@@ -312,6 +313,15 @@ class StepRun(NamedTuple):
     ended: float
 
 
+@dataclass(frozen=True, slots=True)
+class EarlierAnswer:
+    """What the assistant answered in an earlier conversation, shortened, and the beginning of what the user asked."""
+
+    asked: str
+    text: str
+    at: datetime
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallResult:
     """What recall found. `text` is the rendered block, "" when nothing is to be injected.
@@ -323,6 +333,8 @@ class RecallResult:
         without_history: there were no earlier messages that a vague query could have been completed with.
         compression: what becomes of the conversation's beginning; None when that was no question.
         shortened: same as `RecallRequest.shortened`.
+        today: the day, where the request reckons with it.
+        answers: what the assistant answered earlier, where the request speaks of it.
         ranking: the best of what was considered, before threshold, limit and budget, best first.
         steered: the order that the message gave to the memory; None: it gave none.
     """
@@ -330,6 +342,8 @@ class RecallResult:
     reason: Reason
     text: str = ""
     hits: tuple[Hit, ...] = ()
+    answers: tuple[EarlierAnswer, ...] = ()
+    today: date | None = None
     steps_ms: Mapping[str, float] = field(default_factory=dict)
     runs: tuple[StepRun, ...] = field(default=(), repr=False, compare=False)
     tokens: int = 0

@@ -36,8 +36,8 @@ class Turn:
             messages are in an earlier, incomplete turn.
         complete: False when the answer was only tool calls and the server keeps the conversation: the turn ends with a later
             exchange, which does not repeat the user's words.
-        looped: the client repeats the conversation, and the answer is nothing but tool calls, or comes behind some: several
-            exchanges may repeat the turn, the last one with its answer.
+        looped: the client repeats the conversation, and the answer is nothing but tool calls, comes behind some, or was cut:
+            several exchanges may repeat the turn, the last one with its answer.
         transcript_hashes: chained hashes of the conversation up to and including the answer, one per choice.
         observed_at: when the request arrived.
         ends_session: the client says that the session is at its end with this turn.

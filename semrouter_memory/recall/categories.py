@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from semrouter_memory.language.phrases import lists, separated
 from semrouter_memory.language.scripts import CJK, WORD_END, WORD_START, simplified
-from semrouter_memory.language.sentences import QUESTION_MARKS, sentences
+from semrouter_memory.language.sentences import QUESTION_MARKS, orders, sentences
 from semrouter_memory.language.third_person import embedded_text, to_third_person
 from semrouter_memory.model import Memory, MemoryType
 from semrouter_memory.ports import MAX_PINNED
@@ -101,9 +101,7 @@ _STATEMENT = tuple(
     for name, listed in _LISTS["statements"].items()
 )
 _BEGINS = "|".join(separated(_LISTS["orders"]["begins"]))
-_ORDER = re.compile(
-    rf"(?:^|[,;] |\band )(?:(?:{_BEGINS})[,:]? )*(?:{'|'.join(separated(_LISTS['orders']['answer']))})", re.MULTILINE
-)
+_ORDER = re.compile(rf"(?:^|[,;] |\band )(?:(?:{_BEGINS})[,:]? )*(?:{'|'.join(separated(_LISTS['orders']['answer']))})")
 """How users order to be answered: "please answer user in german"."""
 _REQUEST = tuple((Need[name.upper()], _Words(listed)) for name, listed in _LISTS["requests"].items())
 
@@ -128,17 +126,24 @@ def categories_of(memory: Memory) -> int:
     if memory.pinned:
         found |= MemoryCategory.PINNED.value
     found = reduce(or_, [kind for kind, pattern in _MEMORY if pattern.search(content)], found)
-    stated = _sentence_lines(memory)
-    if _ORDER.search(stated):
+    said = _sentences(memory)
+    if any(map(_orders_answers, said)):
         found |= MemoryCategory.ANSWER.value
+    stated = "\n".join(said)
     return reduce(or_, [kind for kind, pattern in _STATEMENT if pattern.search(stated)], found)
 
 
-def _sentence_lines(memory: Memory) -> str:
-    """What the memory says, without what it is found by besides: a sentence a line, in the third person."""
+def _orders_answers(sentence: str) -> bool:
+    """Whether it orders how to answer: not on the way to something else, "make a packing list, and keep it short"."""
+    found = _ORDER.search(sentence)
+    return found is not None and (found.start() == 0 or not orders(sentence))
+
+
+def _sentences(memory: Memory) -> list[str]:
+    """What the memory says, without what it is found by besides: its sentences, each on one line, in the third person."""
     said = simplified(memory.content[:_STATEMENT_CHARS])
     told = to_third_person(said) if memory.form == "quote" else said
-    return "\n".join(" ".join(each.split()) for each in sentences(told.lower()))
+    return [" ".join(each.split()) for each in sentences(told.lower())]
 
 
 def need_of(request: str) -> Need:

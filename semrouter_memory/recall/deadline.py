@@ -1,8 +1,8 @@
 """How long one request may wait, which part of recall may use how much of that, and how long each step took.
 
-Strategy: `deadline_ms` bounds the work of a request itself. Two waits are not counted: the queue for the embedding model, which
-other requests fill in a burst, and an external model, which has a deadline of its own (`rewrite_deadline_ms`). Every limit is
-here; callers name the part that they wait for.
+Strategy: `deadline_ms` bounds the work of a request itself. Three waits are not counted: the queue for the embedding model, which
+other requests fill in a burst; an external model, which has a deadline of its own (`rewrite_deadline_ms`); and earlier answers. Every
+limit is here; callers name the part that they wait for.
 """
 
 import asyncio
@@ -11,11 +11,11 @@ import time
 from collections.abc import Awaitable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from semrouter_memory.config import RecallConfig
 from semrouter_memory.model import StepRun
-from semrouter_memory.recall.explanation import Explanation
+from semrouter_memory.recall.explanation import Explanation, Judge, unrecorded
 
 _T = TypeVar("_T")
 
@@ -36,6 +36,8 @@ _STORED_CHAIN = 6
 go upstream without its state: the server continues from what it was sent then."""
 _CHAIN_ASSEMBLY = 1
 """What is left of that when the state is given up: the chain is known by then and only has to be put together."""
+_ANSWERS_SECONDS = 0.2
+"""Reading earlier answers, which few requests ask for; it is not counted."""
 _EMBEDDING_QUEUE_SECONDS = 0.4
 """With the deadline, this stays below the second after which Envoy continues without an answer."""
 
@@ -72,6 +74,9 @@ class Deadline:
     def owner_index(self) -> float:
         return _now() + self._seconds * OWNER_INDEX
 
+    def answers(self) -> float:
+        return _now() + _ANSWERS_SECONDS
+
     def keywords(self, *, of_model: bool) -> float:
         return _now() + (self._model_seconds if of_model else self._seconds)
 
@@ -103,6 +108,10 @@ class Deadline:
         """
         return self._uncounted(least_left=least_left)
 
+    def earlier_answers(self) -> AbstractContextManager[None]:
+        """`with` it while waiting for what is looked for until `answers`: not counted."""
+        return self._uncounted()
+
     @contextmanager
     def _uncounted(self, *, most: float = math.inf, least_left: float = 0.0) -> Iterator[None]:
         timeout = self._timeout
@@ -129,12 +138,14 @@ class StepTimer:
     Attributes:
         runs: each run by itself, in the order in which they ended.
         explanation: where recall records why it chose what it chose; None: that is not asked for.
+        judge: records a verdict there.
     """
 
-    __slots__ = ("explanation", "ms", "runs")
+    __slots__ = ("explanation", "judge", "ms", "runs")
 
     def __init__(self, explanation: Explanation | None = None) -> None:
         self.explanation = explanation
+        self.judge: Judge = unrecorded if explanation is None else explanation.judge
         self.ms: dict[str, float] = {}
         self.runs: list[StepRun] = []
 
@@ -184,13 +195,14 @@ async def result_by(work: Awaitable[_T], until: float) -> _T | None:
     return None if task.cancelled() or task.exception() else task.result()
 
 
-def discard(task: "asyncio.Future[_T]") -> None:
-    """Cancel a task that nothing waits for any more; its exception has no consequence."""
-    task.cancel()
-    task.add_done_callback(_retrieve)
+def discard(task: "asyncio.Future[Any] | None") -> None:
+    """Cancel a task, if there is one, that nothing waits for any more; its exception has no consequence."""
+    if task is not None:
+        task.cancel()
+        task.add_done_callback(_retrieve)
 
 
-def _retrieve(task: "asyncio.Future[_T]") -> None:
+def _retrieve(task: "asyncio.Future[Any]") -> None:
     if not task.cancelled():
         task.exception()
 

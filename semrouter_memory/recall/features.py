@@ -5,7 +5,6 @@ decoded here, so thousands of them cost a fraction of a millisecond. The feature
 model embeds the query.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -15,8 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semrouter_memory.language.bm25 import TermIndex
+from semrouter_memory.language.phrases import begins, phrases
 from semrouter_memory.language.scripts import CJK
 from semrouter_memory.language.terms import search_terms
+from semrouter_memory.language.words import tokens
 from semrouter_memory.model import Hit, Memory, Period, Vector
 from semrouter_memory.ports import MemoryIndex
 from semrouter_memory.recall import wants
@@ -32,16 +33,6 @@ Floats = NDArray[np.float32]
 _NEIGHBOURS = ((1, 0.7, 0.4), (2, 0.5, 0.35))
 _TOGETHER_MICROSECONDS = 600 * 1_000_000
 """Memories this close in time are of one conversation."""
-_GENERAL_FORM = re.compile(
-    r"\s*(?:what(?:['’]?s| is| are| was| were| does| do)|who(?:['’]?s| is| was| won| invented| wrote| designed| discovered)"
-    r"|why|when (?:did|was|is)|how (?:do|does|did|is|are|many|much|far|long|loud|tall|old|to)|where (?:is|are|was)"
-    r"|which \w+ (?:is|are|was|has|have|did|does)|explain|define|describe|difference|convert|solve|calculate|is it"
-    r"|are there|did the|do|does|is)\b"
-    r"|.*(?:什么是|为什么|哪一?年|区别|怎么证明|怎么算|多少公里|多少米|翻译?成.[文语]|谁发明|原理|讲个|出个)",
-    re.IGNORECASE,
-)
-_PASTED = 0.25
-"""What a word counts that a long message has apart from what it asks: there are many of them."""
 _LONGEST_PERIOD = timedelta(days=120)
 
 
@@ -58,8 +49,7 @@ class QueryFeatures:
 
     Attributes:
         text: what the user asked.
-        terms: of the text that is searched for.
-        pasted: further terms, of the rest of a long message.
+        terms: of the text that is searched for; of a long message, of what it asks.
         need: what the request needs, by its words.
         impersonal: it has the form of a question of general knowledge, and no first person.
         chinese: it has Chinese characters, of which the default model knows few.
@@ -72,7 +62,6 @@ class QueryFeatures:
 
     text: str
     terms: tuple[str, ...]
-    pasted: tuple[str, ...]
     need: Need
     personal: bool
     impersonal: bool
@@ -87,18 +76,17 @@ class QueryFeatures:
     def of(cls, query: Query) -> "QueryFeatures":
         """The features that words tell."""
         asked, personal = query.asked, query.is_personal
-        words = dict.fromkeys(search_terms(query.search_words))
-        own = frozenset(search_terms(asked)) if query.is_long else words.keys()
+        words = dict.fromkeys(search_terms(query.said if query.is_long else query.search_words))
+        chinese = bool(CJK.search(query.text))
         return cls(
             text=query.text,
-            terms=tuple(word for word in words if word in own),
-            pasted=tuple(word for word in words if word not in own),
+            terms=tuple(words),
             need=need_of(asked),
             personal=personal,
-            impersonal=not personal and bool(_GENERAL_FORM.match(asked)) and not query.follows_up,
-            chinese=bool(CJK.search(query.text)),
-            wants=wants.by_words(asked, query.history),
-            names=wants.named(asked),
+            impersonal=not personal and _is_general(asked) and not query.follows_up,
+            chinese=chinese,
+            wants=wants.by_words(asked, query.history, chinese=chinese),
+            names=wants.named(asked, chinese=chinese),
             period=period_of(asked, query.now),
         )
 
@@ -108,8 +96,9 @@ class QueryFeatures:
         Args:
             known_names: how many of the names occur in memories.
         """
-        by_names = wants.by_names(known_names, len(self.names) - known_names, impersonal=self.impersonal)
-        by_meaning = wants.by_meaning(vector, intent, personal=self.personal, impersonal=self.impersonal)
+        form = {"impersonal": self.impersonal, "chinese": self.chinese}
+        by_names = wants.by_names(known_names, len(self.names) - known_names, **form, needs=bool(self.need))
+        by_meaning = wants.by_meaning(vector, intent, personal=self.personal, **form)
         return replace(self, vector=vector, intent=intent, wants=self.wants + by_names + by_meaning)
 
     @property
@@ -150,11 +139,11 @@ class CandidateFeatures:
         words, created_at = index.words, index.created_at
         selected = _selection(index, positions)
         named = tuple(chain.from_iterable(query.names))
-        found = iter(words.find((*query.terms, *query.pasted, *named)))
+        found = iter(words.find((*query.terms, *named)))
         lexical = words.scores([*islice(found, len(query.terms))])[selected]
-        if query.pasted:
-            lexical = lexical + np.float32(_PASTED) * words.scores([*islice(found, len(query.pasted))])[selected]
-        known_names = _known_names(words, selected, [[*islice(found, len(name))] for name in query.names])
+        known_names = _known_names(
+            words, selected, [[*islice(found, len(name))] for name in query.names], together=query.chinese
+        )
         return cls(
             index=index,
             positions=positions,
@@ -223,8 +212,20 @@ class _IndexedHit(Hit):
 _HIT_FIELDS = ("_index", "_position", "similarity", "relevance")
 
 
-def _known_names(words: TermIndex, selected: slice | NDArray[np.intp], names: Sequence[Sequence[slice]]) -> int:
-    """How many of the names, given by the postings of their terms, occur in these memories."""
+def _is_general(asked: str) -> bool:
+    """Whether it has the form of a question of general knowledge."""
+    return begins(tokens(asked), phrases("general_forms")) or phrases("general_forms_zh").occur_in(asked)
+
+
+def _known_names(
+    words: TermIndex, selected: slice | NDArray[np.intp], names: Sequence[Sequence[slice]], *, together: bool
+) -> int:
+    """How many of the names, given by the postings of their terms, occur in these memories; together: in one of them."""
+    if together:
+        counts = np.zeros(len(words), dtype=np.uint16)
+        for name in names:
+            counts[words.texts_at(name)] += np.uint16(1)
+        return int(counts[selected].max(initial=0))
     if isinstance(selected, slice):
         return sum(any(part.start < part.stop for part in name) for name in names)
     shown = np.zeros(len(words), dtype=np.bool_)

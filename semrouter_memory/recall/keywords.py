@@ -55,10 +55,11 @@ _AT_A_TIME = 250
 _MATCHES = 1.0
 """A match is above every threshold."""
 
-_WORD_JOINT = re.compile(r"['.,-]")
-_SEPARATOR = re.compile(r"[\n,;，、；]")
-_LABEL = re.compile(r"^.*?(?:\bkeywords?\b|关键词|關鍵詞|关键字)[^:：\n]*[:：]", re.IGNORECASE | re.MULTILINE)
-_INTRODUCTION = re.compile(r"^.*[:：][ \t]*$", re.MULTILINE)
+_WORD_JOINTS = str.maketrans("'.,-", "    ")
+_SEPARATORS = str.maketrans(",;，、；", "\n" * 5)
+_INTRODUCTION = re.compile(
+    r"^(?:.*[:：][ \t]*$|.*?(?:\bkeywords?\b|关键词|關鍵詞|关键字)[^:：\n]*[:：])", re.IGNORECASE | re.MULTILINE
+)
 _BULLET = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)])\s+")
 
 
@@ -155,7 +156,8 @@ def listed_keywords(answer: str) -> tuple[str, ...] | None:
     if items == []:
         return ()
     if items is None:
-        items = [_BULLET.sub("", line) for line in _SEPARATOR.split(_INTRODUCTION.sub("", _LABEL.sub("", text)))]
+        listed = _INTRODUCTION.sub("", text).translate(_SEPARATORS)
+        items = [_BULLET.sub("", line) for line in listed.split("\n")]
     found = [word for item in items[:MAX_MODEL_KEYWORDS] for word in _item_words(item)]
     return tuple(dict.fromkeys(found))[:MAX_MODEL_KEYWORDS] or None
 
@@ -205,7 +207,7 @@ def _split(query: str) -> Iterable[str]:
         if any(char.isdigit() for char in word):
             yield word
             continue
-        parts = _WORD_JOINT.split(word)
+        parts = word.translate(_WORD_JOINTS).split(" ")
         # A single letter was cut off: "dog's".
         yield from (part for part in parts if part not in STOP_WORDS and (len(part) > 1 or len(parts) == 1))
 

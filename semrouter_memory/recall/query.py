@@ -5,19 +5,17 @@ case is skipped, and whatever looks personal overrides the fact signal, which is
 "What is my budget?" a fact as well.
 """
 
-import re
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, date, datetime
 from functools import cached_property
 
-from semrouter_memory.language.frames import speaker_chars, unframed
-from semrouter_memory.language.phrases import pattern
-from semrouter_memory.language.scripts import CJK, simplified
-from semrouter_memory.language.sentences import asks, is_courtesy, orders, sentences
+from semrouter_memory.language.frames import is_returned, speaker_chars, unframed
+from semrouter_memory.language.phrases import begins, pattern, phrases
+from semrouter_memory.language.scripts import CJK, in_form, simplified
+from semrouter_memory.language.sentences import asks, is_courtesy, is_greeting, orders, sentences
 from semrouter_memory.language.third_person import is_personal
-from semrouter_memory.language.words import content_words
+from semrouter_memory.language.words import content_words, tokens
 from semrouter_memory.model import Message, Reason, Role, Signals
 
 HISTORY_MESSAGES = 3
@@ -40,39 +38,10 @@ _PER_CHINESE = 3
 # A pasted document is not what a conversation is about; its beginning says enough.
 _MAX_TERM_SOURCE_CHARS = 600
 
-# Begins as something that was already being talked about goes on.
-_FOLLOW_UP = re.compile(
-    r"\s*+(?:(?:ok(?:ay)?|yes|yeah|yea|yep|no|nah|right|so|then)?[\s,.!]*+(?:and|or|what\s+about|how\s+about)\b|那|还有|另外|另一|其他|其它)",
-    re.IGNORECASE,
-)
-# Names something by pointing at it.
-_POINTER = re.compile(
-    r"\b(?:it|this|that|these|those|one|ones|he|she|they|him|her|his|hers|them|their|theirs|there|same|other)\b"
-    r"|[他她它]|[这那][个些次种样里]|另一个",
-    re.IGNORECASE,
-)
 _MOST_POINTING_CONTENT = 3
 """A query with more content words than this says enough, whatever it points at."""
 
 MAX_GREETING_CHARS = 20
-
-_GREETING = re.compile(
-    r"""
-    (?: \b(?: hi+ | hello | hey+ | howdy | hiya | yo | greetings
-            | good\s(?:morning|afternoon|evening|night|day) | morning | evening
-            | thanks | thank\syou | thank\su | thx | ty | cheers | much\sappreciated
-            | bye(?:\sbye)? | goodbye | good\sbye | see\s(?:you|ya) | cya | later | take\scare
-            | ok | okay | k | sure | yes | yep | yeah | no | nope | cool | great | nice | perfect | welcome | please
-            | there | again | all | everyone | so\smuch | very\smuch | a\slot | soon | tomorrow )\b
-      | 你好 | 您好 | 大家好 | 嗨 | 哈喽 | 哈啰 | 哈罗 | 喂 | 在吗 | 在么 | 早上好 | 早安 | 早 | 上午好 | 中午好 | 下午好 | 晚上好 | 晚安
-      | 谢谢 | 謝謝 | 多谢 | 多謝 | 感谢 | 谢啦 | 谢了 | 辛苦了 | 麻烦了 | 不客气 | 再见 | 再見 | 拜拜 | 回头见 | 明天见 | 下次见
-      | 好的 | 好吧 | 好 | 嗯 | 行 | 可以 | 是的 | 是 | 对 | 不 | 不是 | 不用 | 没有 | 收到 | 明白 | 知道 | 没问题
-      | 你们 | 你 | 您 | 大家 | 啊 | 呀 | 哦 | 哈 | 啦 | 了 | 呢 | 吧
-    )
-    \s*
-    """,
-    re.VERBOSE,
-)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -94,7 +63,8 @@ class Query:
     likely_answer: str = ""
 
     def __post_init__(self) -> None:
-        said = unframed(self.text)
+        said, history = _last_said(unframed(self.text), self.history)
+        object.__setattr__(self, "history", history)
         users = [message.text for message in map(_own, self.history[-_NAMED_MESSAGES:]) if message.role is Role.USER]
         text, before = written_out(ends_of(said[speaker_chars([*users, said]) :], self.max_chars))
         object.__setattr__(self, "text", simplified(text))
@@ -105,6 +75,11 @@ class Query:
     def asked(self) -> str:
         """What the text asks, without what is pasted. What is wanted is told by it alone: a pasted mail says "my", too."""
         return asked_in(self.text)
+
+    @cached_property
+    def today(self) -> date | None:
+        """The day by UTC's calendar, where what is asked reckons with it ("how long ago", "next Friday")."""
+        return self.now.astimezone(UTC).date() if phrases("reckons_with_today").occur_in(self.asked) else None
 
     @property
     def is_long(self) -> bool:
@@ -159,6 +134,16 @@ class Query:
     def said(self) -> str:
         """What is asked alone, to embed: "Thanks, that's all" is small talk, whatever was talked about before."""
         return _one_line(self.asked, None)[: self.max_chars]
+
+
+def _last_said(text: str, history: Sequence[Message]) -> tuple[str, Sequence[Message]]:
+    """What the user said last, and what came before; a framework may send what its tools return as the user's messages."""
+    while is_returned(text):
+        users = (at for at in reversed(range(len(history))) if history[at].role is Role.USER)
+        if (place := next(users, None)) is None:
+            break
+        text, history = unframed(history[place].text), history[:place]
+    return text, history
 
 
 def _own(message: Message) -> Message:
@@ -241,10 +226,10 @@ def is_vague(query: str) -> bool:
     A short question about the user's own ("What's my budget?") is not vague: what was talked about before would only
     lead away from it.
     """
-    if _FOLLOW_UP.match(query):
+    if begins(tokens(query), phrases("follow_ups"), phrases("follow_up_fillers")):
         return True
     content = content_words(query)
-    if not content or (len(content) <= _MOST_POINTING_CONTENT and _POINTER.search(query)):
+    if not content or (len(content) <= _MOST_POINTING_CONTENT and phrases("pointers").occur_in(query)):
         return True
     return _is_short(query) and not is_personal(query)
 
@@ -297,14 +282,5 @@ def decide(query: Query, signals: Signals, *, any_message: bool = False) -> Reas
         return None
     if not query.text.strip():
         return Reason.NO_QUERY
-    return Reason.GREETING if is_greeting(query.text) else None
-
-
-def is_greeting(query: str) -> bool:
-    """Whether the text is a greeting, thanks or a bare yes or no, and nothing else."""
-    if len(query.strip()) > MAX_GREETING_CHARS:
-        return False
-    # Full-width letters and punctuation become plain; then punctuation and emoji are as good as spaces.
-    plain = unicodedata.normalize("NFKC", query).casefold()
-    text = "".join(char if char.isalnum() else " " for char in plain).split()
-    return not _GREETING.sub("", " ".join(text)).strip()
+    is_short = len(query.text.strip()) <= MAX_GREETING_CHARS
+    return Reason.GREETING if is_short and is_greeting(in_form("NFKC", query.text)) else None

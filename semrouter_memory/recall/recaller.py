@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import date
 from functools import lru_cache
 from itertools import chain
 from types import MappingProxyType
@@ -18,6 +19,7 @@ from semrouter_memory.errors import Service, UnavailableError
 from semrouter_memory.events import ExchangeFailed
 from semrouter_memory.model import (
     ANY_MEMORY,
+    EarlierAnswer,
     Hit,
     OtherOwner,
     Reason,
@@ -32,9 +34,10 @@ from semrouter_memory.ports import Clock, Embedder, Observer, Tombstones, TurnLo
 from semrouter_memory.recall.conversation import ToolLoopCache
 from semrouter_memory.recall.deadline import Deadline, StepTimer, discard, result_by
 from semrouter_memory.recall.documents import DocumentSearch
-from semrouter_memory.recall.explanation import Explanation, Judge, Verdict, unrecorded
+from semrouter_memory.recall.earlier_answers import EarlierAnswers, fitting, means_earlier_answers
+from semrouter_memory.recall.explanation import Explanation, Verdict
 from semrouter_memory.recall.query import Query, decide
-from semrouter_memory.recall.render import frame, line, render
+from semrouter_memory.recall.render import answered, frame, line, render, today_line
 from semrouter_memory.recall.selection import Budget, OthersHits, choose
 from semrouter_memory.recall.strategy import SearchResult, Strategy, best_first, pinned_tokens
 
@@ -80,12 +83,12 @@ class Recaller:
     ) -> None:
         self._strategy = StrategyPair(strategy, plain or strategy)
         self._named = named
-        self._embedder = embedder
         self._turn_log = turn_log
         self._observer = observer
         self._clock = clock
         self._config = config
         self._documents = documents
+        self._answers = EarlierAnswers(turn_log)
         self._earlier = ToolLoopCache[RecallResult]()
         self._count_tokens = lru_cache(_COUNTED_TEXTS)(embedder.count_tokens)
         self.prepare = strategy.prepare
@@ -109,8 +112,8 @@ class Recaller:
                     result = await self._decided(request, deadline, timer, visible)
                 self._earlier.put(request, replace(result, ranking=()))
                 with timer.measure("render"):
-                    text = render(result.hits, self._style(request.options))
-                tokens = self._size(result.hits, request.options)
+                    text = render(result.hits, self._style(request.options), result.answers, today=result.today)
+                tokens = self._size(result, request.options)
                 return replace(result, text=text, tokens=tokens, without_history=not request.before)
         except TimeoutError:
             if timer.explanation is not None:
@@ -149,17 +152,39 @@ class Recaller:
             why_not = decide(query, request.signals, any_message=self._strategies(request).own.any_message)
         if why_not is not None:
             return RecallResult(reason=why_not)
-        documents = self._documents_of(query, request)
+        documents, answers = self._documents_of(query, request), self._answers_meant(query, request)
         try:
             chosen = await self._searched(query, request, deadline, timer, visible)
-            if documents is None or chosen.reason is Reason.PAUSED:
+            if chosen.reason is Reason.PAUSED:
+                return chosen
+            if answers is not None:
+                with timer.measure("answers"):
+                    with deadline.earlier_answers():
+                        found = await result_by(answers, deadline.answers()) or ()
+                    chosen = self._with_answers(chosen, found, query, request.options)
+            if documents is None:
                 return chosen
             with timer.measure("documents"):
-                passages = await self._passages(documents, request, visible, deadline, timer.explanation)
+                passages = await self._passages(documents, request, visible, deadline, timer)
             return replace(chosen, reason=Reason.INJECTED, hits=chosen.hits + passages) if passages else chosen
         finally:
-            if documents is not None:
-                discard(documents)
+            discard(documents)
+            discard(answers)
+
+    def _answers_meant(self, query: Query, request: RecallRequest) -> "asyncio.Task[Sequence[EarlierAnswer]] | None":
+        """The search of earlier answers, at the same time as that of the memories."""
+        if not means_earlier_answers(request, query):
+            return None
+        return asyncio.create_task(self._answers.found(request, query), name="earlier answers")
+
+    def _with_answers(
+        self, chosen: RecallResult, found: Sequence[EarlierAnswer], query: Query, options: RecallOptions
+    ) -> RecallResult:
+        """With what of the answers the budget leaves room for."""
+        style, left = self._style(options), self._config.token_budget - self._size(chosen, options)
+        count = self._count_tokens
+        shown = fitting(found, query.asked, cost=lambda each: count(answered([each], style)), count=count, budget=left)
+        return replace(chosen, reason=Reason.INJECTED, answers=shown) if shown else chosen
 
     async def _searched(
         self,
@@ -175,15 +200,19 @@ class Recaller:
         else:
             result, others = await self._strategies(request).own.search(query, request, deadline, timer), ()
         # Asked after the store, so that no answer of its is older than a deletion.
-        explanation = timer.explanation
         tombstones = await self._turn_log.tombstones(request.scope)
         if tombstones.paused_since is not None:
             return RecallResult(reason=Reason.PAUSED)
-        hits = _existing(request.scope, tombstones, result.hits, explanation)
+        hits = _existing(request.scope, tombstones, result.hits, timer.explanation)
         texts = await visible() if visible is not None else request.visible
         options = request.options
-        verdicts = _Verdicts(unrecorded if explanation is None else explanation.judge)
-        budget = self._budget(options)
+        given = set[Verdict]()
+
+        def judge(hit: Hit, verdict: Verdict) -> None:
+            given.add(verdict)
+            timer.judge(hit, verdict)
+
+        budget = self._budget(options, query.today)
         with timer.measure("rank"):
             chosen = choose(
                 hits,
@@ -194,12 +223,12 @@ class Recaller:
                 pinned=result.pinned if budget.pinned_tokens else frozenset(),
                 pinned_by_user=result.pinned_by_user if budget.pinned_tokens else frozenset(),
                 others=others,
-                judge=verdicts.judge,
+                judge=judge,
             )
         found = [*hits, *(hit for other in others for hit in other.hits)]
-        reason = Reason.INJECTED if chosen else _why_nothing(result, found, verdicts.given)
+        reason = Reason.INJECTED if chosen else _why_nothing(result, found, given)
         ranking = best_first(found) if others else found
-        return RecallResult(reason=reason, hits=chosen, ranking=tuple(ranking[:_RANKING]))
+        return RecallResult(reason=reason, hits=chosen, ranking=tuple(ranking[:_RANKING]), today=query.today)
 
     async def _search_all(
         self, query: Query, request: RecallRequest, deadline: Deadline, timer: StepTimer
@@ -252,26 +281,26 @@ class Recaller:
         request: RecallRequest,
         visible: VisibleTexts | None,
         deadline: Deadline,
-        explanation: Explanation | None,
+        timer: StepTimer,
     ) -> tuple[Hit, ...]:
         """The passages to render; none where a search is late or fails."""
         found: Sequence[Hit] = best_first(chain(*(await result_by(searches, deadline.state_for_ranking()) or ())))
         if not found or self._documents is None:
             return ()
         for owner in self._document_owners(request):
-            found = await self._not_deleted(owner, found, explanation)
+            found = await self._not_deleted(owner, found, timer.explanation)
         return choose(
             found,
             replace(request.options, limit=self._documents.limit, types=None),
             visible=await visible() if visible is not None else request.visible,
             cost=self._cost(request.options),
             budget=Budget(tokens=self._documents.token_budget - self._frame(request.options, of_documents=True)),
-            judge=unrecorded if explanation is None else explanation.judge,
+            judge=timer.judge,
         )
 
     async def _repeated(self, earlier: RecallResult, scope: Scope) -> RecallResult:
         """The result of the turn's earlier step, without what was deleted since: the block stays the same in a loop."""
-        if not earlier.hits:
+        if not earlier.hits and not earlier.answers:
             return earlier
         tombstones = await self._turn_log.tombstones(scope)
         if tombstones.paused_since is not None:
@@ -279,7 +308,9 @@ class Recaller:
         hits = tuple(_existing(scope, tombstones, earlier.hits))
         for other in {hit.memory.scope.in_project("") for hit in hits if hit.memory.scope.owner != scope.owner}:
             hits = tuple(await self._not_deleted(other, hits))
-        return RecallResult(reason=Reason.INJECTED if hits else Reason.NO_MEMORIES, hits=hits)
+        answers = tuple(each for each in earlier.answers if not tombstones.erases(each.at))
+        reason = Reason.INJECTED if hits or answers else Reason.NO_MEMORIES
+        return RecallResult(reason=reason, hits=hits, answers=answers, today=earlier.today)
 
     async def _not_deleted(
         self, scope: Scope, hits: Sequence[Hit], explanation: Explanation | None = None
@@ -301,14 +332,17 @@ class Recaller:
     def _frame(self, options: RecallOptions, *, of_documents: bool = False) -> int:
         return self._count_tokens(frame(self._style(options), of_documents=of_documents))
 
-    def _size(self, hits: Sequence[Hit], options: RecallOptions) -> int:
-        """The size of the block of these hits, in the embedding model's tokens."""
-        parts = {hit.memory.form == "passage" for hit in hits}
+    def _size(self, result: RecallResult, options: RecallOptions) -> int:
+        """The size of the block of what was chosen, in the embedding model's tokens."""
+        parts = {hit.memory.form == "passage" for hit in result.hits}
         frames = sum(self._frame(options, of_documents=of_documents) for of_documents in parts)
-        return frames + sum(map(self._cost(options), hits))
+        answers = self._count_tokens(answered(result.answers, self._style(options))) if result.answers else 0
+        today = self._count_tokens(today_line(result.today)) if result.today and (result.hits or answers) else 0
+        return frames + sum(map(self._cost(options), result.hits)) + answers + today
 
-    def _budget(self, options: RecallOptions) -> Budget:
+    def _budget(self, options: RecallOptions, today: date | None) -> Budget:
         tokens = self._config.token_budget - self._frame(options)
+        tokens -= self._count_tokens(today_line(today)) if today else 0
         return Budget(tokens=tokens, pinned_tokens=pinned_tokens(options, self._config))
 
 
@@ -322,18 +356,6 @@ def _existing(
     if explanation is not None:
         explanation.found(hits, existing)
     return existing
-
-
-class _Verdicts:
-    """Collects which verdicts were given, and passes them on."""
-
-    def __init__(self, judge: Judge) -> None:
-        self.given: set[Verdict] = set()
-        self._judge = judge
-
-    def judge(self, hit: Hit, verdict: Verdict) -> None:
-        self.given.add(verdict)
-        self._judge(hit, verdict)
 
 
 def _why_nothing(result: SearchResult, existing: Sequence[Hit], verdicts: set[Verdict]) -> Reason:

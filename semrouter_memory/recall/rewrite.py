@@ -13,7 +13,10 @@ from dataclasses import replace
 from typing import Literal
 
 from semrouter_memory.codec.base import strip_reasoning
+from semrouter_memory.language.phrases import begins, phrases
+from semrouter_memory.language.sentences import asks, sentences
 from semrouter_memory.language.terms import terms
+from semrouter_memory.language.words import tokens
 from semrouter_memory.model import ChatMessage, Message, RecallRequest
 from semrouter_memory.ports import ChatModel
 from semrouter_memory.recall.deadline import AFTER_MODEL, Deadline, StepTimer, result_by
@@ -41,28 +44,7 @@ _MAX_ANSWER_CHARS = 300
 _LABEL = re.compile(
     r"^(?:(?:rewritten|search|self-contained)\s+)?(?:query|question|statement|note|answer)\s*:\s*", re.IGNORECASE
 )
-_REFUSAL = re.compile(
-    r"(?:i['’]m sorry|i am sorry|sorry|i can(?:no|['’])t|i am unable|as an ai|抱歉|对不起|我无法|我不能)", re.IGNORECASE
-)
 _QUOTES = " \t\"'`“”‘’「」*"
-# What may stand before a question without changing that it is one.
-_LEAD_IN = r"(?:(?:ok(?:ay)?|so|and|but|hey|hi|hello|please|well|then|now)\b[\s,.!]*+)*+"
-_QUESTION = re.compile(
-    rf"""
-      \w["'”’)\]]*+\?(?!\w) | ？
-    | \A\W*+ {_LEAD_IN}
-      (?: (?:(?:can|could|would)\s+you\s+)?(?:please\s+)?(?:tell|remind)\s+me\s+(?:again\s+)?)?
-      (?:what|which|who|whom|whose|when|where|why|how)(?:['’]?(?:s|re|d|ll))?\b
-    | \A\W*+ {_LEAD_IN}
-      (?:am|is|are|was|were|do|does|did|have|has|had|can|could|should|shall|would|will|may|might)(?:n['’]?t)?
-      \s+(?:i|we|you|he|she|they|it|there)\b
-    | \A\W*+ {_LEAD_IN} (?:is|are|was|were|does|did|has|will)(?:n['’]?t)?\s+(?:my|our|the|this|that)\b
-    | 什[么麼] | 怎[么麼样樣] | 多少 | 多[大久长長远遠高重] | 哪 | [谁誰] | [几幾][点點个個岁歲号號次天月年] | 为何 | 為何 | 如何
-    | [是能可会會]否 | (?P<verb>[是有能会會要该該可行对對])[不没沒](?P=verb)
-    | [吗嗎呢么麼][\W_]*\Z
-    """,
-    re.VERBOSE | re.IGNORECASE,
-)
 
 
 class QueryRewriter:
@@ -86,7 +68,7 @@ class QueryRewriter:
             best_relevance: of all that the plain search found; anything below the threshold when it found nothing.
             threshold: the request's.
         """
-        return self._mode == "hyde" and best_relevance < threshold and is_question(query)
+        return self._mode == "hyde" and best_relevance < threshold and any(map(asks, sentences(query)))
 
     async def rewrite(self, query: str, history: Sequence[Message]) -> str:
         """The text to search with besides the plain query; "" when the model gave nothing usable."""
@@ -167,16 +149,8 @@ class RewritingSearch:
 
 
 def refuses(answer: str) -> bool:
-    """Whether the answer, without white space before it, begins as refusals do (English, Chinese)."""
-    return _REFUSAL.match(answer) is not None
-
-
-def is_question(query: str) -> bool:
-    """Whether the text asks something, with or without a question mark; English and Chinese.
-
-    A statement that begins like a question ("When I was young ...") counts as one: a model is asked once too often.
-    """
-    return _QUESTION.search(query) is not None
+    """Whether the answer begins as refusals do (English, Chinese)."""
+    return begins(tokens(answer), phrases("refusals"))
 
 
 def usable(answer: str, query: str, history: Sequence[Message]) -> str:

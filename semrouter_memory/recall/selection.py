@@ -8,13 +8,13 @@ otherwise; together with such a fact, an episode of these turns would mislead, a
 session: then the episode tells the new value itself.
 """
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
+from semrouter_memory.language.phrases import words_of
 from semrouter_memory.language.terms import terms
-from semrouter_memory.language.words import words
+from semrouter_memory.language.words import tokens, words
 from semrouter_memory.model import Hit, Memory, MemoryType, OtherOwner, RecallOptions
 from semrouter_memory.recall.explanation import Judge, Verdict, unrecorded
 from semrouter_memory.recall.visible import VisibleTexts
@@ -22,12 +22,6 @@ from semrouter_memory.recall.visible import VisibleTexts
 _IGNORED_WORDS = frozenset({"user", "user's", "the", "a", "an", "that", "is", "are", "was", "has", "have"})
 _ALMOST_THE_SAME = 0.85
 """Share of the terms of two memories that are in both, from which the second says nothing new."""
-_FUNCTION_WORDS = re.compile(
-    r"\b(?:not|no|nor|never|none|cannot|without|before|after|until|since|over|under|above|below|from|to|into|out|off|only"
-    r"|except)\b|\b\w+n['’]t\b|[不没沒無无非未前后後从從到只除]",
-    re.IGNORECASE,
-)
-"""Words that are seldom terms, and change what a statement says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,8 +234,9 @@ class _Content:
 
     @cached_property
     def function_words(self) -> tuple[str, ...]:
-        found = _FUNCTION_WORDS.findall(self._content)
-        return tuple("not" if word.endswith(("n't", "n’t")) else word.lower() for word in found)
+        """Words that are seldom terms, and change what a statement says."""
+        found = ("not" if token.endswith("n't") else token for token in tokens(self._content))
+        return tuple(token for token in found if token in words_of("function_words"))
 
 
 _content = lru_cache(4_096)(_Content)

@@ -3,14 +3,14 @@
 Strategy: "what's my budget?", "suggest a dinner" and "draft a mail to my boss" want memories, whatever these are; "what is
 the capital of Mongolia?", "thanks!" and a pasted text to translate want none. Words, pairs of words, the vector that the
 search needs anyway and its nearness to known requests each add to the log-odds; so does whether the memories hold what the
-request names ("when is Priya's exam?"). The words' part is found while the model embeds. How it does on people left out:
-`docs/learned-decisions.md`.
+request names ("when is Priya's exam?"). Of a Chinese request the vector adds nothing, and the rest has weights of its own. The words'
+part is found while the model embeds. How it does on people left out: `docs/learned-decisions.md`.
 """
 
 import math
 from collections.abc import Container, Sequence
 
-from semrouter_memory.language.terms import terms
+from semrouter_memory.language.terms import terms, word_terms
 from semrouter_memory.language.words import ngrams, tokens
 from semrouter_memory.learned import Features, Logistic
 from semrouter_memory.model import Message, Role, Vector
@@ -26,15 +26,15 @@ _MOST_NAMES = 2
 _MODEL = Logistic.load("wants")
 
 
-def by_words(request: str, history: Sequence[Message]) -> float:
+def by_words(request: str, history: Sequence[Message], *, chinese: bool) -> float:
     """Log-odds, as far as words tell."""
-    return _MODEL.log_odds(words_of(request, history))
+    return _MODEL.log_odds(words_of(request, history, chinese=chinese))
 
 
-def by_meaning(vector: Vector, intent: Intent, *, personal: bool, impersonal: bool) -> float:
+def by_meaning(vector: Vector, intent: Intent, *, personal: bool, impersonal: bool, chinese: bool) -> float:
     """What the rest adds to these."""
-    nearness = nearness_of(intent, personal=personal, impersonal=impersonal)
-    return float(vector @ _MODEL.of_components(len(vector))) + _MODEL.added(nearness)
+    nearness = _MODEL.added(nearness_of(intent, personal=personal, impersonal=impersonal, chinese=chinese))
+    return nearness if chinese else float(vector @ _MODEL.of_components(len(vector))) + nearness
 
 
 def cut() -> float:
@@ -42,14 +42,17 @@ def cut() -> float:
     return _MODEL.log_cut
 
 
-def by_names(known: int, unknown: int, *, impersonal: bool) -> float:
+def by_names(known: int, unknown: int, *, impersonal: bool, chinese: bool, needs: bool) -> float:
     """What it adds that the memories hold, or do not hold, what the request names."""
-    return _MODEL.added(names_of(known, unknown, impersonal=impersonal))
+    return _MODEL.added(names_of(known, unknown, impersonal=impersonal, chinese=chinese, needs=needs))
 
 
-def named(request: str) -> tuple[tuple[str, ...], ...]:
-    """What the request names: the index terms of each word that is so rare that the model knows nothing about it."""
-    return rare(request, _MODEL.weights)
+def named(request: str, *, chinese: bool) -> tuple[tuple[str, ...], ...]:
+    """What the request names: the index terms of each word that is so rare that the model knows nothing about it.
+
+    Of a Chinese request, of every word that carries content: no character is rare.
+    """
+    return tuple(word_terms(request)) if chinese else rare(request, _MODEL.weights)
 
 
 def rare(request: str, common: Container[str]) -> tuple[tuple[str, ...], ...]:
@@ -58,18 +61,19 @@ def rare(request: str, common: Container[str]) -> tuple[tuple[str, ...], ...]:
     return tuple(filter(None, (tuple(terms(word)) for word in words)))
 
 
-def words_of(request: str, history: Sequence[Message]) -> Features:
+def words_of(request: str, history: Sequence[Message], *, chinese: bool) -> Features:
     """The features made of its words."""
     found = tokens(request)
     before = next((message.text for message in reversed(history) if message.role is Role.USER), "")
     features = dict.fromkeys(ngrams(found), 1.0)
     features |= dict.fromkeys((f"before {token}" for token in tokens(before[:_BEFORE_CHARS])[:_BEFORE_TOKENS]), _BEFORE)
-    return features | {"#length": math.log1p(len(found)), "#history": float(bool(history))}
+    form = {"#length": math.log1p(len(found)), "#history": float(bool(history))}
+    return {**features, **_apart(form, chinese=chinese)}
 
 
-def nearness_of(intent: Intent, *, personal: bool, impersonal: bool) -> Features:
+def nearness_of(intent: Intent, *, personal: bool, impersonal: bool, chinese: bool) -> Features:
     """The features that tell which requests it resembles, and in which person it speaks."""
-    return {
+    features = {
         "#general": intent.general * _NEARNESS,
         "#chat": intent.chat * _NEARNESS,
         "#asking": intent.asking * _NEARNESS,
@@ -77,13 +81,24 @@ def nearness_of(intent: Intent, *, personal: bool, impersonal: bool) -> Features
         "#personal": float(personal),
         "#impersonal": float(impersonal),
     }
+    return _apart(features, chinese=chinese)
 
 
-def names_of(known: int, unknown: int, *, impersonal: bool) -> Features:
+def names_of(known: int, unknown: int, *, impersonal: bool, chinese: bool, needs: bool) -> Features:
     """The features made of how many of the rare words memories hold.
 
     "Who is Ottoline?" has the form of a question of general knowledge, and the memories tell that it is none.
     """
+    if chinese:
+        share = known / max(known + unknown, 1)
+        return {
+            "zh #known": math.log1p(known),
+            "zh #unknown": math.log1p(unknown),
+            "zh #share known": share,
+            "zh #impersonal, share known": impersonal * share,
+            "zh #needs": float(needs),
+            "zh #needs, share unknown": needs * (1 - share),
+        }
     all_known = known > 0 and unknown == 0
     return {
         "#known names": float(min(known, _MOST_NAMES)),
@@ -92,3 +107,11 @@ def names_of(known: int, unknown: int, *, impersonal: bool) -> Features:
         "#impersonal, all known": float(impersonal and all_known),
         "#impersonal, unknown": float(impersonal and unknown > 0),
     }
+
+
+def _apart(features: Features, *, chinese: bool) -> Features:
+    """The features with the names under which their weights stand.
+
+    A Chinese request has weights of its own: its words are single characters, and the embedding model knows few of them.
+    """
+    return {f"zh {name}": value for name, value in features.items()} if chinese else features

@@ -219,8 +219,8 @@ def _scrubbed_deltas(payloads: Sequence[bytes], scrubber: Scrubber) -> dict[int,
                 channels.setdefault((value.path, whose), []).append(_Piece(number, value.start, value.text))
     new: dict[int, dict[int, str]] = {}
     for pieces in channels.values():
-        whole = _whole("".join(piece.text for piece in pieces), scrubber)
-        texts = recut(whole, [len(piece.text) for piece in pieces])
+        whole = "".join(piece.text for piece in pieces)
+        texts = recut(nested(whole, scrubber) or scrubber.text(whole), [len(piece.text) for piece in pieces])
         for piece, text in zip(pieces, texts, strict=True):
             new.setdefault(piece.event, {})[piece.start] = text
     return new
@@ -228,10 +228,6 @@ def _scrubbed_deltas(payloads: Sequence[bytes], scrubber: Scrubber) -> dict[int,
 
 _CHANNEL = frozenset({"index", "output_index", "content_index", "summary_index", "item_id", "type"})
 """What tells the texts of one stream apart."""
-
-
-def _whole(text: str, scrubber: Scrubber) -> str:
-    return nested(text, scrubber) or scrubber.text(text)
 
 
 def nested(text: str, scrubber: Scrubber) -> str | None:

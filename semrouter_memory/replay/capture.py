@@ -96,7 +96,7 @@ class _ActiveExchange:
 
 
 class Capture:
-    """Implements `Recorder` for any number of recordings at a time.
+    """Records the messages between Envoy and this service, for any number of recordings at a time. Quick, never raises, writes later.
 
     Args:
         max_bytes: bound on the exchanges in memory: those that run, and those that wait to be written.
@@ -108,14 +108,10 @@ class Capture:
         self._max_exchange_bytes = max_exchange_bytes
         self._sinks: tuple[RecordingSink, ...] = ()
         self._open: dict[str, _ActiveExchange] = {}
-        self._held = 0
+        self.held_bytes = 0
         self._lock = threading.Lock()
         self._streams = 0
         self._exchanges = 0
-
-    @property
-    def held_bytes(self) -> int:
-        return self._held
 
     def add(self, sink: RecordingSink) -> None:
         self._sinks = (*self._sinks, sink)
@@ -129,7 +125,7 @@ class Capture:
                 each.sinks = tuple(left for left in each.sinks if left is not sink)
 
     def begin(self, metadata: Mapping[str, str]) -> "CapturedStream | None":
-        """Same as `Recorder.begin`."""
+        """A stream was opened; None: it is not recorded."""
         if not self._sinks:
             return None
         self._streams += 1
@@ -162,7 +158,7 @@ class Capture:
             return
         raw = exchange.raw
         size = len(data) + _OVERHEAD_BYTES
-        if raw.nbytes + size > self._max_exchange_bytes or self._held + size > self._max_bytes:
+        if raw.nbytes + size > self._max_exchange_bytes or self.held_bytes + size > self._max_bytes:
             self._give_up(exchange)
             return
         raw.events.append(RawEvent(stream, time.monotonic(), kind, data))
@@ -197,7 +193,7 @@ class Capture:
 
     def _change(self, size: int) -> None:
         with self._lock:
-            self._held += size
+            self.held_bytes += size
 
 
 class CapturedStream:

@@ -1,28 +1,31 @@
 """Compares the answers of a replay with the recorded ones.
 
 Compared are: which answers came, in which order; how each body changed, as bytes, as JSON, or not at all; which headers
-are set and removed; and how the stream ended. Not compared: when; and dynamic metadata, which tells ids and times that
-differ at each run.
+are set and removed; and how the stream ended. Not compared: when; dynamic metadata, which tells ids and times that
+differ at each run; and, of injected memories, their ids and the days on which they were said, which are those of the run.
 """
 
+import calendar
 import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from itertools import groupby
 
 import orjson
 
+from semrouter_memory.codec.base import BLOCK_CLOSE, BLOCK_OPEN
 from semrouter_memory.replay.pb.recording_pb2 import End
-from semrouter_memory.replay.playing import Played
+from semrouter_memory.replay.playing import Level, Played
 from semrouter_memory.replay.records import RecordedExchange, body_part, fields_in, header_value, kind_of, mutation_of
 from semrouter_memory.transport.pb.ext_proc_pb2 import CommonResponse, ProcessingResponse, StreamedBodyResponse
 from semrouter_memory.transport.wire import value_of
 
-Level = Literal["bytes", "json", "kinds"]
-
 _CONTEXT_LINES = 2
 _MAX_DIFF_LINES = 60
 _NEAR_BYTES = 24
+_MONTHS = frozenset(calendar.month_name[1:])
+_DATE_WORDS = _MONTHS | frozenset(calendar.day_abbr) | {"to"}
+_DATE_SIGNS = "0123456789年月日至"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +91,8 @@ def _answer(before: ProcessingResponse, after: ProcessingResponse, level: Level)
         was, now = ("left as it is", "changed") if body is None else ("changed", "left as it is")
         what = f"{kind}: the body was {was}; now it is {now}"
         yield Difference("", what, _diff(_readable(body), _readable(body_now)))
-    elif body != body_now and level != "kinds":
-        yield from _bodies(kind, body or b"", body_now or b"", level)
+    elif level != "kinds":
+        yield from _bodies(kind, _lasting(body or b""), _lasting(body_now or b""), level)
     headers, headers_now = (_header_lines(answer, lengths=body == body_now) for answer in (before, after))
     if headers != headers_now:
         yield Difference("", f"{kind}: other headers", _diff(headers, headers_now))
@@ -119,6 +122,8 @@ def _flags(answer: ProcessingResponse) -> dict[str, bool | int]:
 
 
 def _bodies(kind: str, before: bytes, after: bytes, level: Level) -> Iterator[Difference]:
+    if before == after:
+        return
     if _json(before) is not None and _json(before) == _json(after):
         if level == "bytes":
             at = next((index for index, pair in enumerate(zip(before, after, strict=False)) if pair[0] != pair[1]), 0)
@@ -127,6 +132,38 @@ def _bodies(kind: str, before: bytes, after: bytes, level: Level) -> Iterator[Di
             yield Difference("", f"{kind}: the same JSON, written otherwise from byte {at} on", lines)
         return
     yield Difference("", f"{kind}: another body", _diff(_readable(before), _readable(after)))
+
+
+def _lasting(body: bytes) -> bytes:
+    """The body without what its block says of the run: the days of memories, and their ids."""
+    before, opening, rest = body.partition(BLOCK_OPEN.encode())
+    block, closing, after = rest.partition(BLOCK_CLOSE.encode())
+    words = ["".join(run) for _, run in groupby(block.decode("utf-8", "surrogateescape"), str.isalnum)]
+    for date in _dates(words):
+        words[date] = ["day", *[""] * (date.stop - date.start - 1)]
+    for index, word in enumerate(words[:-2]):
+        if word == "mem" and words[index + 1] == "_":
+            words[index + 2] = "id"
+    return b"".join((before, opening, "".join(words).encode("utf-8", "surrogateescape"), closing, after))
+
+
+def _dates(words: list[str]) -> Iterator[slice]:
+    """The days before memories and in brackets; in the middle of a sentence they are the user's."""
+    start = 1
+    while start < len(words):
+        end = start + 1
+        if _is_of_date(words[start]):
+            while words[end : end + 1] == [" "] and _is_of_date("".join(words[end + 1 : end + 2])):
+                end += 2
+            mark, named = words[start - 1], any(word in _MONTHS or "年" in word for word in words[start:end])
+            alone = mark.endswith("(") and "".join(words[end : end + 1]).startswith(")")
+            if alone or (named and mark != " "):
+                yield slice(start, end)
+        start = end
+
+
+def _is_of_date(word: str) -> bool:
+    return word in _DATE_WORDS or (word != "" and not word.strip(_DATE_SIGNS))
 
 
 def _header_lines(answer: ProcessingResponse, *, lengths: bool) -> list[str]:

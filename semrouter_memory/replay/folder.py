@@ -71,7 +71,8 @@ class Folder:
         self._sizes: dict[Path, int] = {}
         try:
             settings.directory.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
-            self._sizes = {path: path.stat().st_size for path in sorted(self._recordings())}
+            found = sorted(path for path in settings.directory.iterdir() if path.name.startswith(_PREFIX))
+            self._sizes = {path: path.stat().st_size for path in found if path.suffix in SUFFIX.values()}
         except OSError as error:
             raise InputFileError(f"{settings.directory}: cannot take recordings: {error.strerror}") from None
 
@@ -135,13 +136,6 @@ class Folder:
         # The number keeps names of one millisecond apart and in order, the process id those of several processes.
         name = f"{_PREFIX}{when}Z-{self._number:06d}-{os.getpid()}{SUFFIX[self._settings.format]}"
         return self._settings.directory / name
-
-    def _recordings(self) -> list[Path]:
-        return [
-            path
-            for path in self._settings.directory.iterdir()
-            if path.name.startswith(_PREFIX) and path.suffix in SUFFIX.values()
-        ]
 
 
 class ExchangeWriter:

@@ -9,7 +9,8 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Self
+from pathlib import Path
+from typing import Any, Literal, Self
 
 import grpc
 import grpc.aio
@@ -20,6 +21,7 @@ from semrouter_memory.replay.records import MAX_RECORD_BYTES, RecordedExchange, 
 from semrouter_memory.transport.pb.ext_proc_pb2 import ProcessingRequest, ProcessingResponse
 from semrouter_memory.transport.wire import value_of
 
+Level = Literal["bytes", "json", "kinds"]
 METHOD = "/envoy.service.ext_proc.v3.ExternalProcessor/Process"
 _END: Any = getattr(grpc.aio, "EOF")  # noqa: B009 - the stubs do not know it
 _MAX_ANSWERS = 1_000_000
@@ -43,26 +45,31 @@ class Played:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlayOptions:
-    """How to play.
+class ReplayOptions:
+    """What to play and how.
 
     Attributes:
         target: host:port, or unix:path.
         speed: 2 is twice as fast; None: as fast as the order allows.
         timeout_seconds: bound on waiting for one answer.
         metadata: gRPC metadata for every stream, in place of what was recorded under the same name.
+        level: how bodies are compared.
+        max_gap_seconds: bound on the pause between exchanges, for example between recordings of different days.
     """
 
+    files: tuple[Path, ...]
     target: str
     speed: float | None
     timeout_seconds: float
     metadata: Mapping[str, str] = field(default_factory=dict)
+    level: Level = "bytes"
+    max_gap_seconds: float = 5.0
 
 
 class Player:
     """Plays any number of exchanges over one connection. Use as an async context manager."""
 
-    def __init__(self, options: PlayOptions) -> None:
+    def __init__(self, options: ReplayOptions) -> None:
         self._options = options
         limits = [
             ("grpc.max_receive_message_length", MAX_RECORD_BYTES),
@@ -134,7 +141,7 @@ class Player:
 
 
 class _Stream:
-    def __init__(self, call: Any, options: PlayOptions, *, answers_known: bool) -> None:
+    def __init__(self, call: Any, options: ReplayOptions, *, answers_known: bool) -> None:
         self.played = Played()
         self._call = call
         self._options = options

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from io import BufferedReader
 from pathlib import Path
+from typing import TypeVar
 
 from semrouter_memory.errors import InputFileError
 from semrouter_memory.replay.pb.recording_pb2 import Header, Record
@@ -19,13 +20,9 @@ from semrouter_memory.replay.records import (
     SUFFIX,
     VERSION,
     RecordedExchange,
-    SourceLocation,
     decoded,
     read_line,
 )
-
-START = "offset 0"
-"""Where the first message of a binary file stands."""
 
 _MAX_OPEN_BYTES = 512 * 1024 * 1024
 _MAX_VARINT_BYTES = 10
@@ -41,13 +38,14 @@ _NO_RECORDING = (
     "this is no recording: it does not begin with a header (Envoy's tap output: semrouter-memory record import-tap)"
 )
 
+_T = TypeVar("_T")
 Warn = Callable[[str], object]
 
 
 @dataclass(frozen=True, slots=True)
 class LocatedRecord:
     record: Record
-    location: SourceLocation
+    location: str
     nbytes: int
 
 
@@ -95,7 +93,8 @@ def records_in(file: BufferedReader, name: str, warn: Warn, *, note: Warn | None
         raise InputFileError(f"{name}: {_IS_TAP}")
     if begins_as_text(file):
         return _in_lines(file, name, warn, note or warn)
-    return _delimited(file, name, warn)
+    messages = framed_messages(file, name, warn, decoded, otherwise=_NO_RECORDING)
+    return (LocatedRecord(record, location, size) for location, record, size in messages)
 
 
 def begins_as_text(file: BufferedReader, start: re.Pattern[bytes] = _OBJECT) -> bool:
@@ -119,7 +118,7 @@ def _in_lines(file: BufferedReader, name: str, warn: Warn, note: Warn) -> Iterat
     ignored = {""}
     while line := file.readline(MAX_RECORD_BYTES + 1):
         number += 1
-        location = SourceLocation(name, f"line {number}")
+        location = f"{name}: line {number}"
         if len(line) > MAX_RECORD_BYTES:
             raise InputFileError(f"{location}: longer than {MAX_RECORD_BYTES} bytes")
         if not line.strip():
@@ -139,21 +138,13 @@ def _in_lines(file: BufferedReader, name: str, warn: Warn, note: Warn) -> Iterat
         yield LocatedRecord(record, location, len(line))
 
 
-def _delimited(file: BufferedReader, name: str, warn: Warn) -> Iterator[LocatedRecord]:
-    for location, data in framed_messages(file, name, warn):
-        try:
-            record = decoded(data)
-        except InputFileError as error:
-            raise InputFileError(f"{location}: {_NO_RECORDING if location.at == START else error}") from None
-        yield LocatedRecord(record, location, len(data))
-
-
 def framed_messages(
-    file: BufferedReader, name: str, warn: Warn, *, otherwise: str = _NO_RECORDING
-) -> Iterator[tuple[SourceLocation, bytes]]:
-    """The messages of a file of length-delimited messages.
+    file: BufferedReader, name: str, warn: Warn, read: Callable[[bytes], _T], *, otherwise: str
+) -> Iterator[tuple[str, _T, int]]:
+    """The messages of a file of length-delimited messages, each with its place and size.
 
     Args:
+        read: makes a message of its bytes; raises `InputFileError`.
         otherwise: the error message for a file that does not begin with such a message.
 
     Raises:
@@ -161,13 +152,13 @@ def framed_messages(
     """
     offset = 0
     while True:
-        location = SourceLocation(name, f"offset {offset}")
+        location = f"{name}: offset {offset}"
         try:
             length = _length(file)
             if length is None:
                 return
             size, nbytes = length
-            data = _exactly(file, size)
+            message = read(_exactly(file, size))
         except EOFError:
             if not offset:
                 raise InputFileError(f"{location}: {otherwise}") from None
@@ -176,7 +167,7 @@ def framed_messages(
         except InputFileError as error:
             raise InputFileError(f"{location}: {error if offset else otherwise}") from None
         offset += size + nbytes
-        yield location, data
+        yield location, message, size
 
 
 def _length(file: BufferedReader) -> tuple[int, int] | None:
@@ -217,7 +208,7 @@ class _PartialExchange:
     """An exchange some of whose streams have not ended."""
 
     name: str
-    location: SourceLocation
+    location: str
     records: list[Record] = field(default_factory=list)
     running: set[int] = field(default_factory=set)
     nbytes: int = 0
@@ -269,7 +260,7 @@ class Assembler:
         self._by_name, self._by_stream, self._held = {}, {}, 0
         return left
 
-    def _begin_recording(self, header: Header, location: SourceLocation) -> list[RecordedExchange]:
+    def _begin_recording(self, header: Header, location: str) -> list[RecordedExchange]:
         if header.version != VERSION:
             raise InputFileError(f"{location}: a recording of version {header.version}; this program reads {VERSION}")
         ended = self.rest()
@@ -277,7 +268,7 @@ class Assembler:
         self._started_at = header.started_at
         return ended
 
-    def _begin_stream(self, record: Record, location: SourceLocation) -> None:
+    def _begin_stream(self, record: Record, location: str) -> None:
         if record.stream in self._by_stream:
             raise InputFileError(f"{location}: stream {record.stream} has begun already")
         name = record.begin.exchange or f"\0{record.stream}"

@@ -8,8 +8,7 @@ import queue
 import secrets
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeAlias
@@ -113,20 +112,6 @@ _MAX_LIVE = 4
 _STOP_SECONDS = 10.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LiveOptions:
-    """A live recording that a client asks for.
-
-    Attributes:
-        headers: further header names whose values are not recorded.
-    """
-
-    seconds: float
-    sample: float = 1.0
-    pseudonymise: bool = False
-    headers: tuple[str, ...] = ()
-
-
 class Recordings:
     """Use `capture` as the processor's recorder.
 
@@ -185,26 +170,30 @@ class Recordings:
         for recording in list(self._running):
             await self._end(recording)
 
-    def live(self, options: LiveOptions) -> AsyncIterator[bytes]:
+    def live(
+        self, seconds: float, *, sample: float = 1.0, pseudonymise: bool = False, headers: Iterable[str] = ()
+    ) -> AsyncIterator[bytes]:
         """A live recording as length-delimited protobuf; its end record counts the recorded exchanges.
+
+        Args:
+            headers: further header names whose values are not recorded.
 
         Raises:
             InvalidRequestError: too many are running.
         """
         if len(self._running - {self._configured}) >= _MAX_LIVE:
             raise InvalidRequestError(f"{_MAX_LIVE} recordings are made already; wait for one to end")
-        return self._live(options)
-
-    async def _live(self, options: LiveOptions) -> AsyncIterator[bytes]:
         pipe = _Pipe(self._config.max_buffer_mb * _MB)
-        cleaning = self._cleaning(pseudonymise=options.pseudonymise, headers=frozenset(options.headers))
+        cleaning = self._cleaning(pseudonymise=pseudonymise, headers=headers)
         rendering = Rendering("protobuf", cleaning, base=time.monotonic())
-        recording = Recording(self.capture, pipe.put, sample=options.sample, rendering=rendering)
+        recording = Recording(self.capture, pipe.put, sample=sample, rendering=rendering)
+        return self._live(recording, pipe, seconds, header(rfc3339(datetime.now(UTC)), pseudonymised=pseudonymise))
+
+    async def _live(self, recording: Recording, pipe: "_Pipe", seconds: float, head: Record) -> AsyncIterator[bytes]:
         self._begin(recording)
         try:
-            head = header(rfc3339(datetime.now(UTC)), pseudonymised=options.pseudonymise)
             yield written([head], "protobuf")
-            async for exchange in pipe.until(options.seconds, self._stopping):
+            async for exchange in pipe.until(seconds, self._stopping):
                 yield exchange
             await self._end(recording)
             for exchange in pipe.rest():
@@ -227,7 +216,7 @@ class Recordings:
             recording.detach()
         await asyncio.to_thread(recording.wait, _STOP_SECONDS)
 
-    def _cleaning(self, *, pseudonymise: bool, headers: frozenset[str] = frozenset()) -> CleaningSettings:
+    def _cleaning(self, *, pseudonymise: bool, headers: Iterable[str] = ()) -> CleaningSettings:
         return CleaningSettings(
             redact=self._redact,
             headers=self._headers | {name.lower() for name in headers},

@@ -55,26 +55,17 @@ MAX_RECORD_BYTES = 128 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class SourceLocation:
-    file: str
-    at: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.file}: {self.at}" if self.at else self.file
-
-
-@dataclass(frozen=True, slots=True)
 class RecordedExchange:
     """One HTTP exchange with all its streams, in the order in which things happened.
 
     Attributes:
-        location: of its first record.
+        location: of its first record: the file, and the line or offset there.
         nbytes: its size in the file.
         started_at: the start of its recording, from the header; "" when the header has none.
         whole: every stream has its end.
     """
 
-    location: SourceLocation
+    location: str
     records: tuple[Record, ...]
     nbytes: int = 0
     started_at: str = ""
@@ -305,7 +296,8 @@ def read_line(line: bytes, *, before_us: int) -> tuple[Record, str]:
         unknown = str(error).partition(_UNKNOWN)[2].partition('"')[0]
         record.Clear()
         if not unknown or not _is_parsed(value, record):
-            raise InputFileError(_complaint(error)) from None
+            # Protobuf's own words, without the list of the fields that there are.
+            raise InputFileError(str(error).partition("\n")[0][:_MAX_COMPLAINT_CHARS].rstrip(".")) from None
     kinds = [each.name for each in Record.DESCRIPTOR.oneofs_by_name["record"].fields]
     if record.WhichOneof("record") is None:
         raise InputFileError(f"a record has one of {', '.join(f'`{kind}`' for kind in kinds)}")
@@ -341,8 +333,3 @@ def _for_protobuf(name: str, value: Json) -> dict[str, Json] | None:
     except (binascii.Error, ValueError):
         raise InputFileError(f"{name}: is not base64") from None
     return {name: value}
-
-
-def _complaint(error: ParseError) -> str:
-    """Protobuf's own words, without the list of the fields that there are."""
-    return str(error).partition("\n")[0][:_MAX_COMPLAINT_CHARS].rstrip(".")

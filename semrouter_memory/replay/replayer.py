@@ -13,8 +13,8 @@ from datetime import datetime
 from pathlib import Path
 
 from semrouter_memory.errors import InputFileError, MemoryServiceError
-from semrouter_memory.replay.comparing import Difference, Level, differences
-from semrouter_memory.replay.playing import Player, PlayOptions
+from semrouter_memory.replay.comparing import Difference, differences
+from semrouter_memory.replay.playing import Player, ReplayOptions
 from semrouter_memory.replay.reading import exchanges_in_file
 from semrouter_memory.replay.records import RecordedExchange, changed
 
@@ -40,20 +40,6 @@ class ReplayReport:
     unfinished: int = 0
     notices: list[str] = field(default_factory=list)
     damaged: set[str] = field(default_factory=set)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayOptions(PlayOptions):
-    """What to play and how.
-
-    Attributes:
-        level: how bodies are compared.
-        max_gap_seconds: bound on the pause between exchanges, for example between recordings of different days.
-    """
-
-    files: tuple[Path, ...]
-    level: Level = "bytes"
-    max_gap_seconds: float = 5.0
 
 
 class Replayer:

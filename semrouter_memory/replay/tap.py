@@ -15,6 +15,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, Literal
@@ -25,8 +26,8 @@ from google.protobuf.message import EncodeError
 from semrouter_memory.errors import InputFileError
 from semrouter_memory.replay.pb.recording_pb2 import Begin, End, Record
 from semrouter_memory.replay.pb.tap_pb2 import TraceWrapper
-from semrouter_memory.replay.reading import START, Warn, begins_as_text, framed_messages
-from semrouter_memory.replay.records import REQUEST_ID, Fields, SourceLocation, header_value, parsed
+from semrouter_memory.replay.reading import Warn, begins_as_text, framed_messages
+from semrouter_memory.replay.records import REQUEST_ID, Fields, header_value, parsed
 from semrouter_memory.transport.pb.ext_proc_pb2 import HeaderValue, ProcessingRequest, ProtocolConfiguration
 
 Chain = Literal["two-filter", "single-filter"]
@@ -53,7 +54,7 @@ class TappedExchange:
         garbled: a compressed body was written as text, which Envoy does by putting spaces where bytes are no text.
     """
 
-    location: SourceLocation
+    location: str
     request_headers: Fields = ()
     request_chunks: list[bytes] = field(default_factory=list)
     request_trailers: Fields = ()
@@ -108,9 +109,9 @@ class _Gathered:
         self._path = path
         self._begun: list[TappedExchange] = []
         self._running: dict[int, TappedExchange] = {}
-        self._others: list[SourceLocation] = []
+        self._others: list[str] = []
 
-    def take(self, location: SourceLocation, trace: Any) -> None:
+    def take(self, location: str, trace: Any) -> None:
         kind = trace.WhichOneof("trace")
         if kind == "http_buffered_trace":
             self._begun.append(_buffered(trace.http_buffered_trace, location))
@@ -131,7 +132,7 @@ class _Gathered:
         if self._others:
             warn(f"{self._others[0]}: left out, as {len(self._others)} in all: {_NONE_OF_HTTP}")
 
-    def _of(self, segment: Any, location: SourceLocation) -> TappedExchange:
+    def _of(self, segment: Any, location: str) -> TappedExchange:
         """The segment's exchange: another one when its id comes again, as in outputs that were put together."""
         tapped = self._running.get(segment.trace_id)
         again = segment.WhichOneof("message_piece") == "request_headers" and tapped and tapped.request_headers
@@ -226,7 +227,7 @@ def _usable(tapped: TappedExchange, warn: Warn) -> Iterator[TappedExchange]:
         yield tapped
 
 
-def _buffered(trace: Any, location: SourceLocation) -> TappedExchange:
+def _buffered(trace: Any, location: str) -> TappedExchange:
     tapped = TappedExchange(location, tuple(trace.request.headers), response_headers=tuple(trace.response.headers))
     for message, headers, chunks in (
         (trace.request, tapped.request_headers, tapped.request_chunks),
@@ -254,7 +255,7 @@ def _add_chunk(tapped: TappedExchange, headers: Fields, chunks: list[bytes], bod
     chunks.append(body.as_bytes or body.as_string.encode())
 
 
-def _traces_in(file: BufferedReader, name: str, warn: Warn) -> Iterator[tuple[SourceLocation, TraceWrapper]]:
+def _traces_in(file: BufferedReader, name: str, warn: Warn) -> Iterator[tuple[str, TraceWrapper]]:
     """The traces of a file, each with its place.
 
     Raises:
@@ -264,26 +265,18 @@ def _traces_in(file: BufferedReader, name: str, warn: Warn) -> Iterator[tuple[So
         raise InputFileError(f"{name}: the file is empty")
     if begins_as_text(file, _JSON):
         return _in_json(_text_of(file, name), name, warn)
-    return _in_framed(file, name, warn)
+    traces = framed_messages(file, name, warn, partial(parsed, TraceWrapper), otherwise=_NO_TAP)
+    return ((location, trace) for location, trace, _ in traces)
 
 
-def _in_framed(file: BufferedReader, name: str, warn: Warn) -> Iterator[tuple[SourceLocation, TraceWrapper]]:
-    for location, data in framed_messages(file, name, warn, otherwise=_NO_TAP):
-        try:
-            trace = parsed(TraceWrapper, data)
-        except InputFileError as error:
-            raise InputFileError(f"{location}: {error if location.at != START else _NO_TAP}") from None
-        yield location, trace
-
-
-def _in_json(text: str, name: str, warn: Warn) -> Iterator[tuple[SourceLocation, TraceWrapper]]:
+def _in_json(text: str, name: str, warn: Warn) -> Iterator[tuple[str, TraceWrapper]]:
     """Objects one after the other, each on a line or over several, or in an array."""
     decoder, at, found = json.JSONDecoder(), 0, 0
     counted, line = 0, 1
     while (at := _after(_BETWEEN, text, at)) < len(text):
         # From where the counting stopped: from the start each time would take forever for large files.
         counted, line = at, line + text.count("\n", counted, at)
-        location = SourceLocation(name, f"line {line}")
+        location = f"{name}: line {line}"
         try:
             value, at = decoder.raw_decode(text, at)
         except (json.JSONDecodeError, RecursionError) as error:

@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from semrouter_memory.codec.base import BLOCK_CLOSE, BLOCK_OPEN
 from semrouter_memory.language.phrases import after, begins, phrases
+from semrouter_memory.language.scripts import simplified
 from semrouter_memory.language.sentences import QUESTION_MARKS, sentences
 from semrouter_memory.language.words import tokens
 from semrouter_memory.retain.redact import ASKED, is_redacted, is_strong, redact
@@ -50,6 +51,7 @@ def reason(content: str, question: str = "") -> str:
     Args:
         question: asks for a secret, and this may be the answer (`secret_question`).
     """
+    content = simplified(content)
     if question and _is_the_secret(question, content):
         return SECRET
     if is_redacted(content) or redact(content).kinds or _SECRET.search(content) or _NUMBERED_PAPER.search(content):
@@ -73,7 +75,7 @@ def _overrules(content: str) -> bool:
 @lru_cache(64)
 def secret_question(asked: str) -> str:
     """The question for a secret with which a message ends, "" for none: behind it, the secret stands alone."""
-    *before, question = sentences(asked[-_ASKED_CHARS:]) or [""]
+    *before, question = sentences(simplified(asked[-_ASKED_CHARS:])) or [""]
     if before and phrases("refers_back").occur_in(question):
         question = before[-1] + question
     asks = question.rstrip().endswith(QUESTION_MARKS) or phrases("asks_for").occur_in(question)

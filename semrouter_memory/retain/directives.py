@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, pairwise
 
+from semrouter_memory.language.frames import unframed
 from semrouter_memory.language.names import capitalised
 from semrouter_memory.language.own_text import own_text
-from semrouter_memory.language.phrases import MARKS, Phrases, after, begins, phrases
+from semrouter_memory.language.phrases import MARKS, Phrases, after, begins, phrases, stretch
 from semrouter_memory.language.sentences import QUESTION_MARKS, orders, sentences
 from semrouter_memory.language.terms import terms
 from semrouter_memory.language.values import kinds, values
@@ -75,6 +76,7 @@ class _Cues:
 @lru_cache(256)
 def _cues(message: str) -> _Cues:
     own = _standing(unsteered(own_text(message)))
+    message = unframed(message, surely=True)
     begins, ends = _role_play_begins(own), _ROLE_PLAY_ENDS.occur_in(message)
     begins_play = not ends and (begins is not None or _role_play_begins(message) is not None)
     return _Cues(own[:begins], withdraws(message), begins_play, ends)
@@ -128,15 +130,8 @@ def withdrawn(turns: Sequence[LoggedTurn]) -> list[LoggedTurn]:
 
 def _is_only(sentence: str, listed: Phrases) -> bool:
     """Whether nothing but phrases of the list, fillers and marks stand in a sentence."""
-    found, place, said = tokens(sentence), 0, False
-    while place < len(found):
-        if length := listed.length_at(found, place):
-            place, said = place + length, True
-        elif (past := after(found, _FILLERS, place)) > place:
-            place = past
-        else:
-            return False
-    return said
+    found = tokens(sentence)
+    return stretch(found, listed, _FILLERS) == (len(found), True)
 
 
 # -- correcting
@@ -178,9 +173,9 @@ def _opening(text: str) -> Sequence[str]:
 
 
 def _hesitates(text: str) -> bool:
-    """Only in a few words; "no" only where it begins them."""
+    """Only in a few words that are no courtesy ("no problem", "sorry to hear that"); "no" only where it begins them."""
     found = _opening(text)
-    if len(found) > _SHORT_TOKENS:
+    if len(found) > _SHORT_TOKENS or next(phrases("reassurances").places(found), None) is not None:
         return False
     return begins(found, phrases("denied")) or next(phrases("hesitations").places(found), None) is not None
 

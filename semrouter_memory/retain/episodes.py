@@ -245,9 +245,7 @@ _TOLD_OF_RUNS = (
     "tool tools step steps outcome result results lesson failed worked done finished completed passed used ran run"
 )
 """Words that a run is told with."""
-_STRANGE = re.compile(
-    r"[{}<>\[\]]|https?://|\b(?:as an ai|i cannot|i can't|i'm sorry|here is|ignore (?:all|previous))\b", re.IGNORECASE
-)
+_STRANGE = (*"{}<>[]", "http://", "https://")
 
 
 async def summed_up(turns: Sequence[LoggedTurn], model: ChatModel, observer: Observer) -> str:
@@ -306,7 +304,8 @@ def _is_summary(text: str) -> bool:
         _MIN_CHARS <= len(text) <= MAX_CHARS
         and len(sentences(text)) <= _MAX_SENTENCES
         and phrases("the_user").occur_in(text)
-        and not _STRANGE.search(text)
+        and not phrases("no_summary").occur_in(text)
+        and not any(map(text.lower().__contains__, _STRANGE))
     )
 
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from semrouter_memory.language.phrases import words_of
 from semrouter_memory.language.sentences import QUESTION_MARKS, asks, orders, tells_besides
 from semrouter_memory.language.words import ngrams, tokens
 from semrouter_memory.learned import Features, Multinomial, components
@@ -21,7 +22,6 @@ _BY_MEANING = Multinomial.load("keep_in_doubt")
 _IN_DOUBT = (0.04, 0.85)
 """Between these probabilities the words leave it in doubt."""
 _LEAST = 1e-4
-_FIRST_PERSON = re.compile(r"\b(?:i|i'm|i've|i'd|i'll|im|ive|my|mine|me|we|we're|we've|our|us)\b|[我咱]", re.IGNORECASE)
 _NAME = re.compile(r"(?<=[a-z,] )[A-Z][a-z]+")
 _BEFORE_TOKENS = 150
 CUT = 0.16
@@ -37,39 +37,6 @@ _UNTRUE = 0.9
 _MESSAGE_TOKENS = 150
 _AROUND = 0.4
 """The weight of a word around the sentence, compared with one in it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sentence:
-    """A sentence, and what stands around it.
-
-    Attributes:
-        text: as typed.
-        before: the sentence before it in the message, "" for the first.
-        message: the whole message.
-        asked: the assistant's message before, "" for none.
-        place: its number in the message, from 0.
-        count: of how many.
-    """
-
-    text: str
-    before: str
-    message: str
-    asked: str
-    place: int
-    count: int
-
-
-def in_message(pieces: Sequence[str], message: str, asked: str) -> list[Sentence]:
-    """The sentences of a message, with what stands around each.
-
-    Args:
-        pieces: the sentences as typed.
-        message: all of it.
-        asked: what the assistant said before.
-    """
-    before = ["", *pieces]
-    return [Sentence(piece, before[place], message, asked, place, len(pieces)) for place, piece in enumerate(pieces)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +82,18 @@ class SentenceScore:
         return worth if worth >= _ASKING_CUT or not self.asking or tells_besides(self.text) else 0.0
 
 
-def judge(sentences: Sequence[Sentence]) -> list[SentenceScore]:
-    """What the words of each sentence tell."""
-    known = [features(sentence) for sentence in sentences]
+def judge(pieces: Sequence[str], message: str, asked: str) -> list[SentenceScore]:
+    """What the words of each sentence of a message tell.
+
+    Args:
+        pieces: the sentences as typed.
+        message: all of it.
+        asked: what the assistant said before, "" for nothing.
+    """
+    known = features(pieces, message, asked)
     return [
-        SentenceScore(sentence.text.strip(), probabilities, asking=bool(each["#question"] or each["#order"]))
-        for sentence, each, probabilities in zip(sentences, known, _BY_WORDS.of_each(known), strict=True)
+        SentenceScore(piece.strip(), probabilities, asking=bool(each["#question"] or each["#order"]))
+        for piece, each, probabilities in zip(pieces, known, _BY_WORDS.of_each(known), strict=True)
     ]
 
 
@@ -130,18 +103,31 @@ def meaning(by_words: Mapping[str, float], vector: Vector) -> Features:
     return {**told, **components(vector)}
 
 
-def features(sentence: Sentence) -> Features:
-    """What the first decision is made from: words and pairs of words of the sentence, the words around it, and its shape."""
-    words = tokens(sentence.text)
-    found = dict.fromkeys(ngrams(words), 1.0)
-    found |= dict.fromkeys((f"before {token}" for token in tokens(sentence.before)[-_BEFORE_TOKENS:]), _AROUND)
-    found |= dict.fromkeys((f"message {token}" for token in tokens(sentence.message)[:_MESSAGE_TOKENS]), _AROUND)
-    asked = sentence.asked.rstrip()
-    question, order = asks(sentence.text), orders(sentence.text)
-    personal = bool(_FIRST_PERSON.search(sentence.text.replace("’", "'")))
-    if asked:
-        found |= dict.fromkeys((f"asked {token}" for token in tokens(asked[-200:])[-12:]), _AROUND)
-    return found | {
+def features(pieces: Sequence[str], message: str, asked: str) -> Sequence[Features]:
+    """What the first decision is made from, for each sentence: its words and pairs of words, the words around it, and its shape."""
+    asked = asked.rstrip()
+    around = {
+        **dict.fromkeys((f"message {token}" for token in tokens(message)[:_MESSAGE_TOKENS]), _AROUND),
+        **dict.fromkeys((f"asked {token}" for token in tokens(asked[-200:])[-12:]), _AROUND),
+        "#message": math.log1p(len(message)) / 2,
+        "#answers": float(asked.endswith(QUESTION_MARKS)),
+        "#answered": float(bool(asked)),
+        "#alone": float(len(pieces) == 1),
+    }
+    found = [{**_of_sentence(piece, before), **around} for piece, before in zip(pieces, ["", *pieces], strict=False)]
+    for place, each in enumerate(found):
+        each |= {"#first": float(place == 0), "#last": float(place == len(pieces) - 1)}
+    return found
+
+
+def _of_sentence(text: str, before: str) -> dict[str, float]:
+    """Args: before: the sentence before it in the message, "" for the first."""
+    words = tokens(text)
+    question, order = asks(text), orders(text)
+    personal = not words_of("oneself").isdisjoint(words)
+    return {
+        **dict.fromkeys(ngrams(words), 1.0),
+        **dict.fromkeys((f"before {token}" for token in tokens(before)[-_BEFORE_TOKENS:]), _AROUND),
         "#question": float(question),
         "#order": float(order),
         "#order in the first person": float(order and personal),
@@ -149,14 +135,8 @@ def features(sentence: Sentence) -> Features:
         "#question without person": float(question and not personal),
         "#impersonal": float(not question and not personal),
         "#words": math.log1p(len(words)),
-        "#message": math.log1p(len(sentence.message)) / 2,
-        "#answers": float(asked.endswith(QUESTION_MARKS)),
-        "#answered": float(bool(asked)),
-        "#first": float(sentence.place == 0),
-        "#last": float(sentence.place == sentence.count - 1),
-        "#alone": float(sentence.count == 1),
-        "#capital": float(sentence.text[:1].isupper()),
-        "#number": float(any(map(str.isdigit, sentence.text))),
-        "#lines": float("\n" in sentence.text.strip()),
-        "#name": float(bool(_NAME.search(sentence.text))),
+        "#capital": float(text[:1].isupper()),
+        "#number": float(any(map(str.isdigit, text))),
+        "#lines": float("\n" in text.strip()),
+        "#name": float(bool(_NAME.search(text))),
     }

@@ -9,6 +9,7 @@ person, a name, a number, a quotation, or a word that the user's statements and 
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from string import ascii_lowercase
 
 from semrouter_memory.language.names import entities
 from semrouter_memory.language.phrases import begins, phrases, tells_failure
@@ -28,7 +29,6 @@ _MAX_LESSONS = 3
 _MAX_TOOLS = 6
 _TOOL = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{1,40}")
 _UNSAFE = re.compile(r"\b\d|\d{2}|[^\w\s.,;:!'’()-]")
-_CAPITAL = re.compile(r"[^\W\d_a-z]")
 _GENERIC = frozenset(
     terms(
         "lesson lessons learned future always never avoid careful remember better must should check test use run first"
@@ -123,7 +123,8 @@ def _has_capitals(sentence: str) -> bool:
     label, colon, told = sentence.partition(": ")
     if colon and (orders(told) or begins(tokens(told), phrases("instructs"))):
         told = told[:1].lower() + told[1:]
-    return bool(_CAPITAL.search(label, 1) or _CAPITAL.search(told))
+    letters = (char for char in label[1:] + told if char.isalnum() and not char.isdecimal())
+    return any(char not in ascii_lowercase for char in letters)
 
 
 def _orders_of_tools(tools: Sequence[ToolUse]) -> Iterator[str]:

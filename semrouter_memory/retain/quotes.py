@@ -21,7 +21,7 @@ from semrouter_memory.language.words import tokens
 from semrouter_memory.model import Candidate, Fact, LoggedTurn, MemoryType, Vector
 from semrouter_memory.retain import content_policy, directives, statements
 from semrouter_memory.retain.directives import spoken
-from semrouter_memory.retain.keep import CUT, SentenceScore, in_message, judge
+from semrouter_memory.retain.keep import CUT, SentenceScore, judge
 
 EXTRACTOR = "quotes"
 _MAX_QUOTE_CHARS = 400
@@ -179,7 +179,7 @@ def _read(own: str, asked: str) -> tuple[Sequence[str], Sequence[bool], Sequence
         wish or directives.is_lesson(piece) or directives.is_criticism(piece)
         for wish, piece in zip(directives.wished(pieces), pieces, strict=True)
     ]
-    return pieces, wished, judge(in_message([*map(list_in_line, pieces)], own, asked))
+    return pieces, wished, judge([*map(list_in_line, pieces)], own, asked)
 
 
 def _with_lists(pieces: Sequence[str]) -> Iterator[str]:

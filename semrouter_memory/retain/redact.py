@@ -15,8 +15,8 @@ from enum import StrEnum
 from functools import partial
 from itertools import groupby, pairwise
 
-from semrouter_memory.language.phrases import filled, lists, word_set
-from semrouter_memory.language.scripts import CJK_RANGE, WORD_END, WORD_START, visible
+from semrouter_memory.language.phrases import lists, pieced, word_set
+from semrouter_memory.language.scripts import CJK_RANGE, WORD_END, WORD_START, simplified, visible
 
 DATA, SHAPES = lists("secret_rules", __package__), lists("key_shapes", __package__)
 _WORDS = {name: word_set(listed) for name, listed in DATA["words"].items()}
@@ -24,7 +24,7 @@ _FUNCTION_WORDS, _DESCRIPTIONS, _THINGS = (_WORDS[name] for name in ("function_w
 _DESCRIBE = {"ed": 3, "ing": 3, "able": 3, "ible": 3, "less": 3, "ously": 3, "ly": 3, "ful": 3, "ous": 4, "ive": 4}
 """Endings of words that describe something, and how many letters stand before them at least."""
 _MEASURE = re.compile(
-    r"\d{1,6}(?:[.,]\d+)?(?:%|[-\s]?(?:st|nd|rd|th|x|k|m|h|d|s|ms|mm|cm|km|g|kg|lb|lbs|gb|mb|kb|[kmg]?hz|[kmg]?bits?"
+    r"\d{1,6}(?:[.,]\d+)?(?:%|\+|[-\s]?(?:st|nd|rd|th|x|k|m|h|d|s|ms|mm|cm|km|g|kg|lb|lbs|gb|mb|kb|[kmg]?hz|[kmg]?bits?"
     r"|[kmg]bps|byte|bytes|am|pm|min|mins|minutes?|hours?|hrs?|days?|weeks?|months?|years?"
     r"|char|chars|characters?|letters?|digits?|symbols?|words?|numbers?|factor|step|party|times|percent|pages?|steps?|people"
     r"|items?)(?:-\w+)*)|[vV]\d+(?:\.\d+)*|\d{1,2}/7",
@@ -43,6 +43,7 @@ _MIN_KEY_DIGITS = 2
 _MIN_SECRET_DIGITS = 6
 _MIN_PASSWORD_CHARS = 5
 _MIN_LICENCE_DIGITS = 8
+_MIN_HEX_DIGITS = 32
 
 
 # -- whether a value is a secret ---------------------------------------------------------------------------------------
@@ -66,7 +67,13 @@ def is_function_word(word: str) -> bool:
 def is_strong(value: str) -> bool:
     """A token that no sentence needs: digits in it, symbols, or capitals behind small letters."""
     bare = value.rstrip(_TRAILING)
-    if not bare or _PLACEHOLDER.match(value) or _MEASURE.fullmatch(bare) or _DATE.fullmatch(bare):
+    if (
+        not bare
+        or bare.lower() in _DESCRIPTIONS
+        or _PLACEHOLDER.match(value)
+        or _MEASURE.fullmatch(bare)
+        or _DATE.fullmatch(bare)
+    ):
         return False
     if any(char.isdigit() for char in bare):
         return True
@@ -170,6 +177,11 @@ def is_random(value: str) -> bool:
         and sum(char.isdigit() for char in value) >= _MIN_RANDOM_DIGITS
         and wordy <= _MOST_WORDY * letters
     )
+
+
+def is_token(value: str) -> bool:
+    """A random string, or the hexadecimal digits of one: no name of a column, no UUID."""
+    return is_random(value) or (len(value) >= _MIN_HEX_DIGITS and not value.lower().strip("0123456789abcdef"))
 
 
 def is_credentials(value: str) -> bool:
@@ -277,11 +289,7 @@ _PIECES = {**DATA["pieces"], "word_start": WORD_START, "word_end": WORD_END}
 
 
 def _compiled(pattern: str, flags: str = "i") -> re.Pattern[str]:
-    return re.compile(_with_pieces(pattern), _FLAGS[flags])
-
-
-def _with_pieces(pattern: str) -> str:
-    return filled(pattern.replace("\n", ""), lambda name: _with_pieces(_PIECES[name]))
+    return re.compile(pieced(pattern, _PIECES), _FLAGS[flags])
 
 
 def _rules() -> Iterator[SecretRule]:
@@ -353,8 +361,11 @@ class Redaction:
 
 
 def redact(text: str) -> Redaction:
-    """The text with `[redacted]` in place of secrets; where characters hid a secret, without these characters."""
-    plain = visible(text).translate(_HALF_WIDTH)
+    """The text with `[redacted]` in place of secrets; where characters hid a secret, without these characters.
+
+    The rules name secrets in simplified Chinese, so what holds one comes out in it.
+    """
+    plain = simplified(visible(text).translate(_HALF_WIDTH))
     if plain != text and (found := _found(plain)).kinds:
         return found
     return _found(text)

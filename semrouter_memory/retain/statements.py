@@ -258,7 +258,7 @@ def _checked(attribute: str, third: str, wanted: str, value: str) -> Fact | None
     plain = _words(value)
     if not plain or plain[0] in _CLAUSE or (wanted == "any" and {*plain} & _VAGUE):
         return None
-    if wanted == "had" and (match := _HAS_OF.match(value)) and plain[0] not in _CLAUSE:
+    if wanted == "had" and (match := _HAS_OF.match(value)):
         return _amount(match, third, value)
     if wanted == "diet":
         return Fact("diet", value, f"User is {value}") if plain[0] in _DIETS and len(plain) == 1 else None

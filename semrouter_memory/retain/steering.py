@@ -7,24 +7,35 @@ How it does on people left out: `docs/learned-decisions.md`.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 
-from semrouter_memory.language.own_text import typed_text
-from semrouter_memory.language.phrases import MARKS, after, phrases, words_of
-from semrouter_memory.language.scripts import simplified
+from semrouter_memory.language.frames import unframed
+from semrouter_memory.language.own_text import MAX_READ_CHARS, typed_text
+from semrouter_memory.language.phrases import MARKS, after, entries, phrases, words_of
 from semrouter_memory.language.sentences import asks, sentences
+from semrouter_memory.language.terms import terms
 from semrouter_memory.language.words import ngrams, spans, tokens
 from semrouter_memory.learned import Features, Multinomial
 
 _MAX_CHARS = 400
 """A longer message is work for the assistant, and not read."""
 _MODEL = Multinomial.load("steering")
-_ALIKE = ("steering_forget", "steering_remember", "steering_told", "steering_know", "steering_here")
+_ALIKE = (
+    "steering_forget",
+    "steering_remember",
+    "steering_told",
+    "steering_know",
+    "steering_here",
+    "steering_mention",
+    "steering_mind",
+    "steering_forgotten",
+)
+_ACTS = ("steering_forget", "steering_remember", "steering_mention")
 _OTHER = "*"
-_VERBS = phrases("steering_forget")
-_CLAUSE_ENDS = frozenset(",;:")
+_CLAUSE_ENDS = MARKS | {"so", "please", "pls", "plz"}
 CUT = 0.9
 """The probability from which on a sentence is an order that lets something be forgotten."""
 _LEFT_OUT_CUT = 0.5
@@ -67,9 +78,12 @@ class Command:
 
 def command(message: str) -> Command | None:
     """The first order that a message gives to the memory; None for most."""
-    if len(message) > _MAX_CHARS or not phrases("steering").occur_in(message):
+    if len(message) > MAX_READ_CHARS:
         return None
-    if next(_commands(sentences(message)), None) is None:
+    said = unframed(message, surely=True)
+    if len(said) > _MAX_CHARS or not phrases("steering").occur_in(said):
+        return None
+    if next(_commands(sentences(said)), None) is None:
         return None
     return next(_commands(sentences(typed_text(message))), None)
 
@@ -84,32 +98,54 @@ def unsteered(text: str) -> str:
     """The text without the sentences that may order to forget something: they name what shall be forgotten."""
     if len(text) > _MAX_CHARS or not phrases("steering").occur_in(text):
         return text
-    judged = _judged(sentences(text), _LEFT_OUT_CUT)
-    return "".join(sentence for order, sentence in judged if order not in _NAME_WHAT_GOES)
+    kept = [""]
+    for order, named, piece in _judged(sentences(text), _LEFT_OUT_CUT):
+        names = order in _NAME_WHAT_GOES
+        if names and named:
+            kept[-1] = ""
+        kept.append("" if names else piece)
+    return "".join(kept)
 
 
 def _commands(pieces: Sequence[str]) -> Iterator[Command]:
-    return (Command(order, piece) for order, piece in _judged(pieces, CUT) if order is not Order.NONE)
+    return (Command(order, named + piece) for order, named, piece in _judged(pieces, CUT) if order is not Order.NONE)
 
 
-def _judged(pieces: Sequence[str], cut: float) -> Iterator[tuple[Order, str]]:
-    """What each sentence orders. "Forget Anna." is an order if its reason follows: then both sentences are one."""
-    for piece, following in zip(pieces, (*pieces[1:], ""), strict=False):
+def _judged(pieces: Sequence[str], cut: float) -> Iterator[tuple[Order, str, str]]:
+    """What each sentence orders, and in front of it the one before, if that names what it points back to.
+
+    "Forget Anna." is an order if its reason follows, and "Delete that, please." if it is one behind what stands before.
+    """
+    for before, piece, following in zip(("", *pieces), pieces, (*pieces[1:], ""), strict=False):
         order = judge(piece, cut)
+        points_back = order in (Order.NONE, Order.FORGET) and _points_back(piece)
+        if points_back:
+            order = judge(before + piece, cut) if before else Order.NONE
         if order is Order.NONE and following and _begins_with_verb(piece):
             order = judge(piece + following, cut)
-        yield order, piece
+        yield order, before if points_back and order is Order.FORGET else "", piece
 
 
 def _begins_with_verb(sentence: str) -> bool:
-    found = tokens(simplified(sentence))
+    found = tokens(sentence)
     return next(iter(found[after(found, phrases("fillers")) :]), "") in words_of("steering_forget")
+
+
+def _points_back(sentence: str) -> bool:
+    """Whether it says what shall be done, and not to what: "please delete that"."""
+    return phrases("steering").occur_in(sentence) and not subject(sentence)
 
 
 def judge(sentence: str, cut: float = CUT) -> Order:
     """What a sentence orders to forget or not to store; an order to remember is none here."""
     found = _probabilities(sentence).items()
-    return next((Order(name) for name, each in found if each >= cut and name != Order.REMEMBER), Order.NONE)
+    order = next((Order(name) for name, each in found if each >= cut and name != Order.REMEMBER), Order.NONE)
+    return Order.NONE if order in _NAME_WHAT_GOES and not _speaks_of_memory(tokens(sentence)) else order
+
+
+def _speaks_of_memory(found: Iterable[str]) -> bool:
+    """Whether it says to forget, to keep, to mention, to know or the like; "I don't smoke any more" does not."""
+    return any(_spelled().get(token, token) in words_of(name) for token in found for name in _ALIKE)
 
 
 def is_to_be_remembered(sentence: str) -> bool:
@@ -124,15 +160,23 @@ def _probabilities(sentence: str) -> Mapping[str, float]:
 
 def features(sentence: str) -> Features:
     """What the decision is made from: words and pairs of words, the same of the sentence's skeleton, and its form."""
-    found = tokens(simplified(sentence))
+    found = [_spelled().get(token, token) for token in tokens(sentence)]
     found = found[after(found, phrases("fillers")) :]
     features = dict.fromkeys(ngrams(found), 1.0)
-    features |= dict.fromkeys((f"~{' '.join(each)}" for each in _runs(_skeleton(found))), 1.0)
+    skeleton = _skeleton(found)
+    features |= dict.fromkeys((f"~{' '.join(each)}" for each in _runs(skeleton)), 1.0)
+    features |= dict.fromkeys(_around(skeleton), 1.0)
     return features | {
         "#words": math.log1p(len(found)),
         "#question": float(asks(sentence)),
         "#not to forget": float(next(phrases("steering_not").places(found), None) is not None),
     }
+
+
+@cache
+def _spelled() -> Mapping[str, str]:
+    """Words as they are typed in haste, and as they are spelled."""
+    return dict(each.split(" ") for each in entries("spelled", "phrases"))
 
 
 def _skeleton(found: Sequence[str]) -> list[str]:
@@ -152,22 +196,49 @@ def _runs(places: Sequence[str]) -> Iterator[tuple[str, ...]]:
     return (tuple(places[at : at + length]) for length in (2, 3, 4) for at in range(len(places) - length + 1))
 
 
+def _around(places: Sequence[str]) -> Iterator[str]:
+    """What stands anywhere before each word of the act that is ordered, and behind it."""
+    for at, act in enumerate(places):
+        if act in _ACTS:
+            yield from (f"{each} < {act}" for each in places[:at])
+            yield from (f"{act} > {each}" for each in places[at + 1 :])
+
+
 def subject(sentence: str) -> str:
-    """What an order is about: what stands behind its verb up to a comma, or else before it, without the order's own words."""
+    """What an order is about, without the order's own words; "" where it only points ("forget it").
+
+    It stands behind the verb, or else before it, or in the nearest clause before that, or in the one behind.
+    """
     text = sentence.strip()
-    found = tokens(text)
-    verb = next(_VERBS.places(found), 0)
-    first, last = _about(found, verb, len(found))
-    if first >= last:
-        first, last = _about(found, 0, verb)
-    places = spans(text)
-    return text[places[first][0] : places[last - 1][1]] if first < last else ""
+    found, places = tokens(text), spans(text)
+    verb = _verb(found)
+    starts = [0, *(place + 1 for place, token in enumerate(found) if token in _CLAUSE_ENDS)]
+    first = max(start for start in starts if start <= verb)
+    others = [*(start for start in reversed(starts) if start < first), *(start for start in starts if start > verb)]
+    parts = ((verb, len(found)), (first, verb), *((start, len(found)) for start in others))
+    for begin, end in (_about(found, *part) for part in parts):
+        if begin < end and terms(about := text[places[begin][0] : places[end - 1][1]]):
+            return about
+    return ""
+
+
+def _verb(found: Sequence[str]) -> int:
+    """Where the first word of forgetting stands, or else an English one of remembering or mentioning; 0 for none."""
+    for name in _ACTS:
+        listed = (place for place, token in enumerate(found) if token in words_of(name))
+        if (place := next((each for each in listed if name == _ACTS[0] or found[each].isascii()), None)) is not None:
+            return place
+    return 0
 
 
 def _about(found: Sequence[str], first: int, last: int) -> tuple[int, int]:
-    """These tokens without those of the order at both ends."""
-    first = after(found[:last], phrases("steering_opens"), first)
+    """Of these tokens up to the clause's end, those without the order's at both ends."""
+    opening, closing, telling = (phrases(f"steering_{name}") for name in ("opens", "closes", "tells"))
+    first = after(found[:last], opening, first)
     last = next((place for place in range(first, last) if found[place] in _CLAUSE_ENDS), last)
-    closing = phrases("steering_closes")
+    told = (
+        after(found[:last], opening, each + telling.length_at(found, each)) for each in telling.places(found[:last])
+    )
+    first = max((each for each in told if first < each < last), default=first)
     ends = (place for place in range(first, last) if after(found[:last], closing, place) == last)
     return first, next(ends, last)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
-from semrouter_memory.language.scripts import simplified
+from semrouter_memory.language.scripts import CJK, CJK_RANGE, simplified
 from semrouter_memory.language.sentences import sentences
 from semrouter_memory.language.signs import signs
 from semrouter_memory.language.terms import terms
@@ -33,8 +33,10 @@ REASON = "same_attribute_new_value"
 KNOWN = "same_statement"
 _MAX_OUTDATED = 20
 """Bound on the ids of what outdates a quote; the newest stay."""
-_PARTS = re.compile(r"[,;:](?=\s)|\s(?:-|–|—|and|but)\s|[，；、。]")
+_PARTS = re.compile(rf"[,;:](?=[\s{CJK_RANGE}])|(?<=[{CJK_RANGE}])\s|\s(?:-|–|—|and|but)\s|[，；、。]")
 """Where a sentence may begin to tell something else: "on June 5 at Villa Borromeo, about 90 guests"."""
+_MOST_TOLD = 0.5
+"""Of the terms of a Chinese part that tells something else: they are single characters, of which any two parts share some."""
 
 
 def source_of(candidate: Candidate, hits: Sequence[Hit]) -> str:
@@ -143,7 +145,9 @@ def _says_more(memory: Memory, candidate: Candidate, new: Sequence[Fact]) -> boo
         return not _is_said_by(memory, old)
     said = {*terms(candidate.searched)}
     parts = [{*terms(part)} for piece in sentences(memory.content) for part in _PARTS.split(piece)]
-    return any(part and not said & part for part in parts) and any(said & part for part in parts)
+    shares = sorted(len(said & part) / len(part) for part in parts if part)
+    most = _MOST_TOLD if CJK.search(memory.content) else 0.0
+    return len(shares) > 1 and shares[0] <= most and shares[-1] > 0
 
 
 def _with_linked(

@@ -39,7 +39,7 @@ from pathlib import Path
 from redis.commands.core import AsyncScript
 
 from semrouter_memory.databases import micros, moment, pack
-from semrouter_memory.databases.redis_connection import Argument, Command, RedisConnection, reported_as
+from semrouter_memory.databases.redis_connection import Argument, Command, RedisConnection, reported_as, under_lock
 from semrouter_memory.errors import LockLostError, Service, UnavailableError
 from semrouter_memory.model import Reach, Scope, Usage
 from semrouter_memory.ports import RECEIPTS, Clock
@@ -268,14 +268,17 @@ class RedisOwnerLocks:
         """
         key, token = f"{self._prefix}:lock:{_owner(scope)}", uuid.uuid4().hex
         async with self._own.hold(scope):
-            # While Redis is slow deletions come from the cache, which may be older than the lock.
-            await self._connection.wait_while_slow()
             hold = RedisOwnerHold(self._connection, partial(self._run, self._renew, [key], [token, self._milliseconds]))
             renewing: asyncio.Task[None] | None = None
             try:
                 await self._queue(key, token)
                 renewing = asyncio.create_task(hold.keep_renewing(self._lock_seconds / _RENEWALS), name="owner-lock")
-                yield hold
+                # What was deleted comes from Redis now, however slow it is: what is known here may be older than the lock.
+                newest = under_lock.set(True)
+                try:
+                    yield hold
+                finally:
+                    under_lock.reset(newest)
             finally:
                 if renewing is not None:
                     renewing.cancel()
@@ -317,11 +320,11 @@ class RedisOwnerHold:
         """See the port.
 
         Raises:
-            LockLostError: it is not held any more; or Redis was unavailable or slow meanwhile, and what was read under the lock
+            LockLostError: it is not held any more; or Redis was unavailable meanwhile, and what was read under the lock
                 (the deletions that another replica wrote) may be older than the lock.
         """
         if self._connection.disturbances != self._disturbances:
-            raise LockLostError("Redis was unavailable or slow while the owner's lock was held")
+            raise LockLostError("Redis was unavailable while the owner's lock was held")
         if not await self._renew():
             raise LockLostError("the owner's lock ran out while it was held")
 
@@ -359,8 +362,7 @@ class RedisOwnerVersions:
         key = self._key(scope)
         begin = ("SET", key, _drawn(), "NX", "EX", _KEPT_SECONDS)
         with reported_as(_no_version, "the owner's version"):
-            # A late number has recall ask the store, and is no reason to break off a deletion under way.
-            async with self._connection.within(self._patience_seconds, disturbs=False):
+            async with self._connection.within(self._patience_seconds):
                 _, version = await self._connection.execute_all((begin, ("GET", key)))
         return int(version)
 

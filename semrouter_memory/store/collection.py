@@ -165,6 +165,11 @@ def _check(description: dict[str, Any], name: str, *, dimension: int, fingerprin
     found = _dimension(description)
     if found != dimension:
         raise ConfigurationError(_advice(name, f"vectors of {found} dimensions, the embedding gives {dimension}"))
+    if made_for.get("schema", 0) > schema.VERSION:
+        raise ConfigurationError(
+            f"the Milvus collection {name!r} has schema {made_for['schema']}, this version has {schema.VERSION}, which cannot copy"
+            " it: start the newer version, or set memory.milvus.collection to a new name to begin with an empty one"
+        )
     if made_for.get("schema") not in {schema.VERSION, schema.WITHOUT_WORDS, *schema.WITHOUT_RECORDS}:
         raise ConfigurationError(_advice(name, f"schema {made_for.get('schema')}, this version has {schema.VERSION}"))
     if made_for.get("embedding") != fingerprint:

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
 import grpc
@@ -59,36 +59,27 @@ class StoreTarget:
     fingerprint: str
 
 
+@dataclass(slots=True, eq=False)
 class MilvusConnection:
     """The collection, open and loaded (implements `Rows`). Methods raise `StoreUnavailableError`; none bounds its own time.
 
-    Args:
+    Attributes:
         can_upsert: the place's upsert can be trusted.
         bm25: the place can search words.
         columns: of the collection; without some of them words cannot be searched, or owners are read in more slowly.
     """
 
-    def __init__(
-        self,
-        client: Any,
-        target: StoreTarget,
-        *,
-        lite: LiteServer | None,
-        can_upsert: bool,
-        bm25: bool = False,
-        columns: frozenset[str] = frozenset(),
-    ) -> None:
-        self._client = client
-        self._target = target
-        self._lite = lite
-        self._can_upsert = can_upsert
-        self._bm25 = bm25
-        self._columns = columns
-        self._has_words = schema.LEXICAL.name in columns
-        # A word search of Milvus Lite fails before its first row: there is no mean length to divide by.
-        self._has_rows = lite is None
-        # A server gives its times out itself, and never an earlier one.
-        self._clock: LiteClock | None = None
+    client: Any
+    target: StoreTarget
+    _: KW_ONLY
+    lite: LiteServer | None
+    can_upsert: bool
+    bm25: bool
+    columns: frozenset[str] = frozenset()
+    # A word search of Milvus Lite fails before its first row: there is no mean length to divide by.
+    _has_rows: bool = field(init=False, default=True)
+    # A server gives its times out itself, and never an earlier one.
+    _clock: LiteClock | None = field(init=False, default=None)
 
     @contextlib.asynccontextmanager
     async def trusted(self, operation: str, *, writes: bool) -> AsyncIterator[None]:
@@ -106,8 +97,8 @@ class MilvusConnection:
     async def hides_rows(self) -> bool:
         """Whether Milvus Lite's file holds rows that its process does not see: they were written by a later clock."""
         with _store_errors("query"):
-            stored = await self._client.get_collection_stats(self._target.collection)
-            seen = await self._client.query(self._target.collection, filter="", output_fields=["count(*)"])
+            stored = await self.client.get_collection_stats(self.target.collection)
+            seen = await self.client.query(self.target.collection, filter="", output_fields=["count(*)"])
         return bool(seen[0]["count(*)"] < int(stored["row_count"]))
 
     def watch_clock(self) -> None:
@@ -123,7 +114,7 @@ class MilvusConnection:
         searches = [_nearest(vector, query.selection, query.limit)]
         if query.pinned:
             searches.append(_nearest(vector, replace(query.selection, pinned=True), MAX_PINNED))
-        if query.terms and self._has_words and self._has_rows:
+        if query.terms and schema.LEXICAL.name in self.columns and self._has_rows:
             limit = -(-query.limit // _WORDS_PART)
             expression = schema.filter_expression(query.selection)
             searches.append(
@@ -135,11 +126,11 @@ class MilvusConnection:
             "retry_times": 0,
         }
         with _store_errors("search"):
-            if self._lite is not None and len(searches) > 1:
+            if self.lite is not None and len(searches) > 1:
                 # A server does so from 2.4 on only. The ranker's order does not count, since the answer has room for all.
                 limit = min(sum(each.limit for each in searches), WINDOW)
-                found = await self._client.hybrid_search(
-                    self._target.collection, searches, RRFRanker(), limit=limit, **options
+                found = await self.client.hybrid_search(
+                    self.target.collection, searches, RRFRanker(), limit=limit, **options
                 )
             else:
                 answers = (self._search_once(each, options) for each in searches)
@@ -147,8 +138,8 @@ class MilvusConnection:
         return list({hit["id"]: hit["entity"] for hits in found for hit in hits}.values())
 
     async def _search_once(self, search: AnnSearchRequest, options: dict[str, Any]) -> list[Any]:
-        results = await self._client.search(
-            self._target.collection,
+        results = await self.client.search(
+            self.target.collection,
             data=search.data,
             filter=search.expr,
             limit=search.limit,
@@ -160,12 +151,12 @@ class MilvusConnection:
 
     def _readable(self, columns: Iterable[str]) -> list[str]:
         """These columns without the one that an older collection lacks."""
-        return [name for name in columns if name != schema.RECORD.name or name in self._columns]
+        return [name for name in columns if name != schema.RECORD.name or name in self.columns]
 
     async def count(self, selection: Selection | None) -> int:
         with _store_errors("query"):
-            answer = await self._client.query(
-                self._target.collection,
+            answer = await self.client.query(
+                self.target.collection,
                 filter=schema.filter_expression(selection),
                 output_fields=["count(*)"],
                 consistency_level="Strong",
@@ -182,8 +173,8 @@ class MilvusConnection:
     async def query(self, expression: str, columns: Sequence[str], *, limit: int = WINDOW) -> list[Row]:
         """The first rows in the order of their keys, vectors as arrays; sees every write that was acknowledged before."""
         with _store_errors("query"):
-            rows = await self._client.query(
-                self._target.collection,
+            rows = await self.client.query(
+                self.target.collection,
                 filter=expression,
                 output_fields=self._readable(columns),
                 limit=limit,
@@ -201,18 +192,18 @@ class MilvusConnection:
         """
         with _store_errors("upsert"):
             written = [self._completed(row) for row in rows]
-            if self._can_upsert:
-                await self._client.upsert(self._target.collection, written, retry_times=0)
+            if self.can_upsert:
+                await self.client.upsert(self.target.collection, written, retry_times=0)
             else:
                 await self._delete([row["id"] for row in rows])
-                await self._client.insert(self._target.collection, written, retry_times=0)
+                await self.client.insert(self.target.collection, written, retry_times=0)
         self._has_rows = True
 
     def _completed(self, row: Row) -> Row:
         """The row with the collection's own columns."""
-        terms = {schema.TERMS.name: schema.indexed_terms(row["content"])} if self._has_words else {}
+        terms = {schema.TERMS.name: schema.indexed_terms(row["content"])} if schema.LEXICAL.name in self.columns else {}
         written = {schema.RECORD.name: ""} | row | terms
-        if schema.RECORD.name not in self._columns:
+        if schema.RECORD.name not in self.columns:
             del written[schema.RECORD.name]
         return written
 
@@ -222,13 +213,13 @@ class MilvusConnection:
 
     async def _delete(self, keys: Sequence[str]) -> None:
         # By primary key alone: a filter with more in it makes the server search, a hundred times slower.
-        await self._client.delete(self._target.collection, filter=schema.keys_expression(keys), retry_times=0)
+        await self.client.delete(self.target.collection, filter=schema.keys_expression(keys), retry_times=0)
 
     async def compact(self) -> None:
         """Have a server close its open segments and merge them without their deleted rows."""
         with _store_errors("compact"):
-            await self._client.flush(self._target.collection, retry_times=0)
-            await self._client.compact(self._target.collection, retry_times=0)
+            await self.client.flush(self.target.collection, retry_times=0)
+            await self.client.compact(self.target.collection, retry_times=0)
 
     async def look_for_rows(self) -> None:
         """Learn whether there is something to search the words of."""
@@ -236,7 +227,7 @@ class MilvusConnection:
 
     async def probe(self) -> None:
         """See a search answered."""
-        vector = np.zeros(self._target.dimension, dtype=np.float32)
+        vector = np.zeros(self.target.dimension, dtype=np.float32)
         vector[0] = 1.0
         no_row = Selection(Criteria(Scope("")), passages=True)
         query = SearchQuery(terms="", selection=no_row, limit=1, fresh=False, columns=[schema.ID.name])
@@ -244,9 +235,7 @@ class MilvusConnection:
 
     def for_collection(self, name: str) -> "MilvusConnection":
         """The same connection, for another collection of the same place; it is not to be closed."""
-        return MilvusConnection(
-            self._client, replace(self._target, collection=name), lite=None, can_upsert=self._can_upsert
-        )
+        return replace(self, target=replace(self.target, collection=name), lite=None, columns=frozenset())
 
     async def opened(self, name: str, *, make: bool) -> "MilvusConnection | None":
         """The same connection, for a secondary collection for the same embedding, ready to search; it is not to be closed.
@@ -255,38 +244,36 @@ class MilvusConnection:
             make: make the collection if there is none; otherwise it is None then.
         """
         with _store_errors("prepare"):
-            if not make and not await self._client.has_collection(name):
+            if not make and not await self.client.has_collection(name):
                 return None
-            target = replace(self._target, collection=name)
-            columns = await _prepared(self._client, target, self._lite, bm25=self._bm25, secondary=True)
-        found = MilvusConnection(
-            self._client, target, lite=self._lite, can_upsert=self._can_upsert, bm25=self._bm25, columns=columns
-        )
-        if self._lite is not None:
+            target = replace(self.target, collection=name)
+            columns = await _prepared(self.client, target, self.lite, bm25=self.bm25, secondary=True)
+        found = replace(self, target=target, columns=columns)
+        if self.lite is not None:
             await found.look_for_rows()
         return found
 
     async def embeddings(self) -> dict[str, str]:
         """The collections that this service made, by name, with the embedding that each was made for."""
         with _store_errors("describe"):
-            return await collection.embeddings(self._client)
+            return await collection.embeddings(self.client)
 
     async def load(self) -> None:
         with _store_errors("load"):
-            await self._client.load_collection(self._target.collection)
+            await self.client.load_collection(self.target.collection)
 
     async def drop(self) -> None:
         """Delete the collection; first those that belong to it, as nothing finds them without it."""
-        name = self._target.collection
+        name = self.target.collection
         with _store_errors("drop"):
-            for each in (*await collection.secondaries(self._client, name), name):
-                await self._client.drop_collection(each)
+            for each in (*await collection.secondaries(self.client, name), name):
+                await self.client.drop_collection(each)
 
     async def close(self) -> None:
         with _store_errors("close"):
-            await self._client.close()
-        if self._lite is not None:
-            await asyncio.to_thread(self._lite.stop)
+            await self.client.close()
+        if self.lite is not None:
+            await asyncio.to_thread(self.lite.stop)
 
 
 def _nearest(vector: Vector, selection: Selection, limit: int) -> AnnSearchRequest:

@@ -115,7 +115,7 @@ class InMemoryStore(MemoryCollection):
     """Implements `MemoryReader` and `MemoryWriter` over rows in memory."""
 
     def __init__(self, *, dimension: int, record_format: RecordFormat | None = None) -> None:
-        super().__init__("memories", dimension=dimension, is_lite=True, writes=RWLock(), record_format=record_format)
+        super().__init__("memories", dimension=dimension, is_local=True, writes=RWLock(), record_format=record_format)
         self._rows = InMemoryRows()
 
     @property

@@ -19,7 +19,7 @@ from cachetools import LRUCache, TTLCache
 from semrouter_memory.config import OwnerIndexConfig
 from semrouter_memory.errors import UnavailableError
 from semrouter_memory.model import EmbeddedMemory, Reach, Scope
-from semrouter_memory.ports import Clock, MemoryWriter
+from semrouter_memory.ports import MemoryWriter
 from semrouter_memory.store.index_loader import (
     THREAD_FROM_CHARS,
     CacheEntry,
@@ -67,17 +67,17 @@ class IndexCache:
         versions: OwnerVersions,
         *,
         config: OwnerIndexConfig,
-        clock: Clock,
         on_error: Callable[[BaseException], object],
         label: Label = unlabelled,
     ) -> None:
         self._reader = reader
+        self.label = label
         self._max_age = config.max_age_seconds
         self._max_owner_memories = config.max_owner_memories
         self._on_error = on_error
         self._announcer = WriteAnnouncer(versions)
         self._loader = IndexLoader(
-            reader, self._announcer, config=config, clock=clock, label=label, loaded=self._keep, on_error=on_error
+            reader, self._announcer, config=config, label=label, loaded=self._keep, on_error=on_error
         )
         self._max_owner_bytes = config.max_mb * _MIB // _OWNERS_SHARE
         self._entries = entries_within(config.max_mb * _MIB)
@@ -239,20 +239,16 @@ class IndexCache:
 
 
 class AnnouncingWriter:
-    """Implements `MemoryWriter` with a store's: all replicas' indexes learn of the writes. Used without cached indexes, too.
+    """Implements `MemoryWriter` with a store's: all replicas' indexes learn of the writes. Used without cached indexes, too."""
 
-    Args:
-        label: same as the cache's.
-    """
-
-    def __init__(self, store: MemoryWriter, indexes: IndexCache, *, label: Label = unlabelled) -> None:
+    def __init__(self, store: MemoryWriter, indexes: IndexCache) -> None:
         self._store = store
         self._indexes = indexes
-        self._label = label
 
     async def upsert(self, scope: Scope, rows: Sequence[EmbeddedMemory]) -> None:
         update = IndexUpdate(
-            lambda index: index.with_written(rows, label=self._label), sum(len(row.memory.content) for row in rows)
+            lambda index: index.with_written(rows, label=self._indexes.label),
+            sum(len(row.memory.content) for row in rows),
         )
         await self._indexes.written(scope, lambda: self._store.upsert(scope, rows), update)
 

@@ -18,8 +18,7 @@ from typing import Protocol
 
 from semrouter_memory.config import OwnerIndexConfig
 from semrouter_memory.errors import UnavailableError
-from semrouter_memory.model import EmbeddedMemory, Scope
-from semrouter_memory.ports import Clock
+from semrouter_memory.model import ALWAYS, EmbeddedMemory, Scope
 from semrouter_memory.store.index_record import Label
 from semrouter_memory.store.owner_index import OwnerIndex, build_index
 from semrouter_memory.store.owner_versions import WriteAnnouncer
@@ -142,7 +141,6 @@ class IndexLoader:
         announcer: WriteAnnouncer,
         *,
         config: OwnerIndexConfig,
-        clock: Clock,
         label: Label,
         loaded: Callable[[Scope, CacheEntry | None], object],
         on_error: Callable[[BaseException], object],
@@ -150,7 +148,6 @@ class IndexLoader:
         self._reader = reader
         self._announcer = announcer
         self._max_memories = config.max_owner_memories
-        self._clock = clock
         self._label = label
         self._loaded = loaded
         self._on_error = on_error
@@ -233,8 +230,9 @@ class IndexLoader:
         if load := self._current(scope.owner):
             # What is done is read with the rest.
             load.writes[:] = [write for write in load.writes if write.after is None]
-        read_at, now = asyncio.get_running_loop().time(), self._clock.now()
-        records = await self._reader.load_records(scope, limit=limit, now=now)
+        read_at = asyncio.get_running_loop().time()
+        # Those that have expired, too: the clock may be wrong now, and those who ask name the time.
+        records = await self._reader.load_records(scope, limit=limit, now=ALWAYS.start)
         if records is None:
             return None
         chars = sum(

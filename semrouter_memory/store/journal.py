@@ -5,7 +5,8 @@ that is killed in between has lost the row. So each write is one file here first
 store has acknowledged the write. A file that is left over is an open write, which `write_ahead` repeats.
 
 The directory holds nothing unless a write is under way or failed. It belongs to one process, as the data directory and
-Milvus Lite's file do: what is under way is known in memory alone, and a process that ends gives its writes up.
+Milvus Lite's file do. Locks that writes take anyway keep a write that is under way apart from what changes it: the owner's
+from deletions and writes of its rows, the store's from repetitions.
 """
 
 import base64
@@ -29,36 +30,25 @@ from semrouter_memory.store.schema import EMBEDDING, Row
 
 _SEQUENCE_DIGITS = 16
 _NAME = re.compile(r"[0-9]+-[0-9a-f]+")
-_PATIENCE_SECONDS = 1.0
-"""How long a deletion waits for a write of the same row."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenWrite:
-    """One write that is not known to be complete. It is under way until it is removed or closed.
+    """One write that is not known to be complete: it stays open until it is removed.
 
     Attributes:
         path: its file; later writes have greater numbers in its name.
         target: which collection it is for.
-        end: it is not under way any more.
     """
 
     path: Path
     target: str
     rows: tuple[Row, ...]
-    end: Callable[[Path], None]
 
     def remove(self) -> None:
         """The write is complete, or no longer wanted."""
-        try:
-            # It may be gone along with the data directory.
-            self.path.unlink(missing_ok=True)
-        finally:
-            self.close()
-
-    def close(self) -> None:
-        """Give it up: a write that was not removed stays open."""
-        self.end(self.path)
+        # It may be gone along with the data directory.
+        self.path.unlink(missing_ok=True)
 
 
 class WriteJournal:
@@ -74,10 +64,9 @@ class WriteJournal:
 
     def __init__(self, directory: Path, *, target: Sequence[str]) -> None:
         self._directory = directory
-        self._target = hashlib.sha256("\0".join(target).encode()).hexdigest()
-        self._under_way: dict[Path, OpenWrite] = {}
-        # Held while a task reads or changes the files; notified when a write ends.
-        self._changed = threading.Condition()
+        self._target = _digest(target)
+        # Held while a thread reads or changes the files.
+        self._files = threading.Lock()
 
     def is_empty(self) -> bool:
         with _store_errors():
@@ -89,14 +78,12 @@ class WriteJournal:
         Earlier open writes lose the rows that this one replaces, or they would undo it later.
         """
         keys = {row["id"] for row in rows}
-        with _store_errors(), self._changed:
+        with _store_errors(), self._files:
             earlier = self._paths()
             write = self._create(1 + max(map(_sequence_of, earlier), default=0), self._target, rows)
-            self._under_way[write.path] = write
             try:
                 for path in earlier:
-                    if path not in self._under_way:
-                        self._take_out(path, lambda row: row["id"] in keys, target=self._target)
+                    self._take_out(path, lambda row: row["id"] in keys, target=self._target)
             except BaseException:
                 write.remove()
                 raise
@@ -104,31 +91,37 @@ class WriteJournal:
 
     def forget(self, is_gone: Callable[[Row], bool]) -> None:
         """Take deleted rows out of every open write, of whatever collection, so that nothing brings them back."""
-
-        def nothing_writes_them() -> bool:
-            return not any(is_gone(row) for write in self._under_way.values() for row in write.rows)
-
-        with _store_errors(), self._changed:
-            if not self._changed.wait_for(nothing_writes_them, _PATIENCE_SECONDS):
-                raise StoreUnavailableError("journal: a row that is to be deleted is being written")
+        with _store_errors(), self._files:
             for path in self._paths():
                 self._take_out(path, is_gone)
 
     def open_writes(self) -> list[OpenWrite]:
-        """The writes for this target that are not under way, oldest first; of each row only the latest version."""
-        with _store_errors(), self._changed:
-            found = [write for path in sorted(self._paths()) if (write := self._read(path)) is not None]
-            own = [write for write in found if write.target == self._target and write.path not in self._under_way]
-            self._under_way |= {write.path: write for write in own}
-            return _only_latest(own)
+        """The writes for this target, oldest first; of each row only the latest version."""
+        with _store_errors(), self._files:
+            return _only_latest(self._for(self._target))
+
+    def left_for(self, target: Sequence[str]) -> list[Row]:
+        """The rows of open writes for another target: what the process that served it last could not complete."""
+        with _store_errors(), self._files:
+            return [row for write in _only_latest(self._for(_digest(target))) for row in write.rows]
+
+    def discard(self, target: Sequence[str]) -> None:
+        """Remove the open writes for another target, which is gone."""
+        with _store_errors(), self._files:
+            for write in self._for(_digest(target)):
+                write.path.unlink(missing_ok=True)
 
     def copy(self, directory: Path) -> None:
         """Copy what is open into a directory, under this one's name."""
-        with _store_errors(), self._changed:
+        with _store_errors(), self._files:
             for path in self._paths():
                 target = directory / self._directory.name / path.name
                 target.parent.mkdir(mode=0o700, exist_ok=True)
                 _write(target, path.read_bytes())
+
+    def _for(self, target: str) -> list[OpenWrite]:
+        found = (self._read(path) for path in sorted(self._paths()))
+        return [write for write in found if write is not None and write.target == target]
 
     # -- files ---------------------------------------------------------------------------------------------------------
 
@@ -144,7 +137,7 @@ class WriteJournal:
             self._directory.mkdir(mode=0o700)
         path = self._directory / f"{sequence:0{_SEQUENCE_DIGITS}d}-{secrets.token_hex(8)}"
         _write(path, _encoded(target, rows))
-        return OpenWrite(path, target, tuple(rows), self._end)
+        return OpenWrite(path, target, tuple(rows))
 
     def _read(self, path: Path) -> OpenWrite | None:
         """None: it is complete meanwhile; or it never was on disk as a whole, so the store was not asked for it."""
@@ -155,7 +148,7 @@ class WriteJournal:
         if decoded is None:
             path.unlink(missing_ok=True)
             return None
-        return OpenWrite(path, *decoded, self._end)
+        return OpenWrite(path, *decoded)
 
     def _take_out(self, path: Path, is_gone: Callable[[Row], bool], *, target: str = "") -> None:
         """Of one target, or of any."""
@@ -166,10 +159,9 @@ class WriteJournal:
             self._create(_sequence_of(path), write.target, rest)
         path.unlink(missing_ok=True)
 
-    def _end(self, path: Path) -> None:
-        with self._changed:
-            self._under_way.pop(path, None)
-            self._changed.notify_all()
+
+def _digest(target: Sequence[str]) -> str:
+    return hashlib.sha256("\0".join(target).encode()).hexdigest()
 
 
 def _only_latest(writes: Sequence[OpenWrite]) -> list[OpenWrite]:

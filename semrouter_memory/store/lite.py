@@ -19,9 +19,10 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from semrouter_memory.databases.sqlite import lock_file
@@ -47,19 +48,20 @@ _LONGEST_WAIT_NS = 20_000_000
 """A clock that is so little behind is waited for; recall's deadline allows it."""
 
 
+_environment = threading.Lock()
+"""Held while this process's environment is that of the one it starts: several stores may be opened at once."""
+
+
 class LiteServer:
     """The process behind one file. Its methods block (about half a second); they are for a thread."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path.absolute()
+        self.path = path.absolute()
+        self._home: TemporaryDirectory[str] | None = None
         self._lock: int | None = None
         self._running = False
         # A caller that waits for a start may be cancelled; the thread continues, and a stop must come after it.
         self._one_at_a_time = threading.Lock()
-
-    @property
-    def path(self) -> Path:
-        return self._path
 
     def start(self, *, reveal: bool = False) -> str:
         """Start or restart the process; returns its address for pymilvus.
@@ -77,14 +79,34 @@ class LiteServer:
             self._prepare()
             self._stop_process(processes)
             if reveal:
-                lite_file.reveal(self._path)
+                lite_file.reveal(self.path)
             # Its logs go to /tmp, readable by everyone, and nothing ever removes them.
             os.environ.setdefault("GLOG_minloglevel", _NO_LOGS)
-            uri = processes.start_and_get_uri(str(self._path))
+            with self._as_home():
+                uri = processes.start_and_get_uri(str(self.path))
             if uri is None:
-                raise StoreUnavailableError(f"Milvus Lite did not start on {self._path}: {_reason(self._path)}")
+                raise StoreUnavailableError(f"Milvus Lite did not start on {self.path}: {_reason(self.path)}")
             self._running = True
             return str(uri)
+
+    @contextmanager
+    def _as_home(self) -> Iterator[None]:
+        """Start the process with a home directory of its own.
+
+        Milvus Lite makes `~/.cache/milvus` with its first collection and removes it when it ends. Of two processes of one user that
+        do so at once, the second finds that it "already exists", and fails ("Mmap manager has not been init").
+        """
+        assert self._home is not None, "made before the process is"
+        with _environment:
+            before = os.environ.get("HOME")
+            os.environ["HOME"] = self._home.name
+            try:
+                yield
+            finally:
+                if before is None:
+                    del os.environ["HOME"]
+                else:
+                    os.environ["HOME"] = before
 
     def stop(self) -> None:
         """Stop the process and give the file back."""
@@ -94,11 +116,14 @@ class LiteServer:
             if self._lock is not None:
                 os.close(self._lock)
                 self._lock = None
+            if self._home is not None:
+                self._home.cleanup()
+                self._home = None
 
     def index_keys(self) -> None:
         """Make writes fast; nothing may write through the process meanwhile, see `lite_file`."""
         with self._one_at_a_time:
-            lite_file.index_keys(self._path)
+            lite_file.index_keys(self.path)
 
     def compact(self) -> None:
         """Take what was deleted out of the file; nothing may write through the process meanwhile, see `lite_file`.
@@ -108,13 +133,13 @@ class LiteServer:
         """
         with self._one_at_a_time:
             self._require_file()
-            lite_file.vacuum(self._path)
+            lite_file.vacuum(self.path)
 
     def backup(self, directory: Path) -> None:
         """Same as `compact`, but writes a copy into a directory."""
         with self._one_at_a_time:
             self._require_file()
-            lite_file.copy(self._path, directory)
+            lite_file.copy(self.path, directory)
 
     def _require_file(self) -> None:
         if self._lock is None:
@@ -122,24 +147,25 @@ class LiteServer:
 
     def _stop_process(self, processes: Any) -> None:
         if self._running:
-            processes.release_server(str(self._path))
+            processes.release_server(str(self.path))
             self._running = False
 
     def _prepare(self) -> None:
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.parent.mkdir(parents=True, exist_ok=True)
             if self._lock is None:
-                self._lock = lock_file(self._path.with_name(f".{self._path.name}.owner"))
-                _refuse_foreign_user(self._path)
+                self._lock = lock_file(self.path.with_name(f".{self.path.name}.owner"))
+                _refuse_foreign_user(self.path)
+            self._home = self._home or TemporaryDirectory(prefix="semrouter-memory-", ignore_cleanup_errors=True)
             # Memories are private; SQLite gives its side files the same mode.
-            os.close(os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
         except BlockingIOError:
             raise ConfigurationError(
-                f"{self._path} is in use: Milvus Lite belongs to one process. Stop the other one, ask it through its"
+                f"{self.path} is in use: Milvus Lite belongs to one process. Stop the other one, ask it through its"
                 " API, or set memory.milvus.uri to a Milvus server, which several processes can share"
             ) from None
         except OSError as error:
-            raise ConfigurationError(f"cannot use {self._path} for Milvus Lite: {error.strerror}") from None
+            raise ConfigurationError(f"cannot use {self.path} for Milvus Lite: {error.strerror}") from None
 
 
 def _reason(path: Path) -> str:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from itertools import groupby
 from operator import itemgetter
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -142,24 +143,20 @@ class MemoryCollection(ABC):
     """Implements `MemoryReader` and `MemoryWriter` for one collection; who derives from it makes the calls.
 
     Args:
-        is_lite: the place is Milvus Lite, which needs smaller answers.
+        is_local: see the port's; the place is Milvus Lite, which needs smaller answers. A server has other clients, and a fresh
+            read waits for its next time tick.
         writes: held shared by every write, and exclusively while Milvus Lite's file is compacted or copied.
         record_format: makes what is stored for the owners' indexes; None: nothing is.
     """
 
     def __init__(
-        self, name: str, *, dimension: int, is_lite: bool, writes: RWLock, record_format: RecordFormat | None = None
+        self, name: str, *, dimension: int, is_local: bool, writes: RWLock, record_format: RecordFormat | None = None
     ) -> None:
         self._name = name
         self.dimension = dimension
-        self.is_lite = is_lite
+        self.is_local = is_local
         self.writes = writes
         self._record_format = record_format
-
-    @property
-    def is_local(self) -> bool:
-        """Same as the port's. A server has other clients, and a fresh read waits for its next time tick."""
-        return self.is_lite
 
     # -- MemoryReader --------------------------------------------------------------------------------------------------
 
@@ -281,7 +278,7 @@ class MemoryCollection(ABC):
         return await self._whole(Selection(Criteria(scope, active_at=now), passages=True), limit=limit)
 
     async def _whole(self, selection: Selection, *, limit: int, after_key: str = "") -> list[EmbeddedMemory] | None:
-        batch = OWNER_BATCH if self.is_lite else SCAN_BATCH
+        batch = OWNER_BATCH if self.is_local else SCAN_BATCH
         found: list[EmbeddedMemory] = []
         async for rows in self._pages(selection, schema.EMBEDDED_COLUMNS, limit=batch, after_key=after_key):
             is_first = not (found or after_key)
@@ -298,14 +295,14 @@ class MemoryCollection(ABC):
         if self._record_format is None:
             return await self.load_owner(scope, limit=limit, now=now)
         selection = Selection(Criteria(scope, active_at=now), passages=True)
-        if self.is_lite and await self._count(selection) > limit:
+        if self.is_local and await self._count(selection) > limit:
             return None
         found: list[str | EmbeddedMemory] = []
         seen, last_key = 0, ""
         page = min(RECORD_BATCH, limit + 1)
         async for rows in self._pages(selection, schema.RECORD_COLUMNS, limit=page):
             # A server needs 200 ms to count: that is worth it for owners with more than a page.
-            is_first_of_many = not seen and len(rows) == page and not self.is_lite
+            is_first_of_many = not seen and len(rows) == page and not self.is_local
             if seen + len(rows) > limit or (is_first_of_many and await self._count(selection) > limit):
                 return None
             for row in sorted(rows, key=itemgetter("id")):
@@ -336,7 +333,7 @@ class MemoryCollection(ABC):
         """
         encoded = [self._row(scope, row) for row in rows]
         unique = list({row["id"]: row for row in encoded}.values())
-        for batch in _batches(unique, _BATCH):
+        for batch in _batches_of_memories(unique):
             await self._upsert(batch)
 
     def _row(self, scope: Scope, row: EmbeddedMemory) -> Row:
@@ -359,7 +356,7 @@ class MemoryCollection(ABC):
     async def _delete_rows(self, scope: Scope, rows: Sequence[Row]) -> int:
         for batch in _batches([row["id"] for row in rows], _KEYS_BATCH):
             await self._write("delete", lambda stored, keys=batch: stored.delete(keys))  # type: ignore[misc]
-        if rows and not self.is_lite:
+        if rows and not self.is_local:
             # A read that need not be fresh sees a server's deletion some tenths of a second later, but not after a fresh
             # one: recall may be unable to read the tombstones (Redis is unavailable), and must not find the row any more.
             await self._count(Selection(Criteria(scope), ids=[schema.memory_id_of(rows[0])]))
@@ -413,6 +410,18 @@ class MemoryCollection(ABC):
 def _hit(scope: Scope, row: Row, vector: Vector) -> Hit:
     cosine = schema.cosine(vector, row[schema.EMBEDDING.name])
     return Hit(schema.memory_from(scope, row), cosine, cosine)
+
+
+def _batches_of_memories(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
+    """A memory and its passages in one batch, where that holds them: what is broken off leaves no passage that is no memory's."""
+    batch: list[Row] = []
+    for _, found in groupby(rows, schema.memory_key_of):
+        memory = list(found)
+        if len(batch) + len(memory) > _BATCH:
+            yield from _batches(batch, _BATCH)
+            batch = []
+        batch += memory
+    yield from _batches(batch, _BATCH)
 
 
 def _batches(values: Sequence[ResultT], size: int) -> Iterator[Sequence[ResultT]]:

@@ -3,9 +3,9 @@
 Strategy: `memory_collection` reads and writes, `connection` makes the calls, `supervisor` keeps the connection. This module gives
 each call its time limit and reports its outcome to the supervisor. No caller waits for a store that is known to be unavailable.
 
-Order of the locks: the owner's lock, which the callers of writes hold; then `writes`, shared by each write and by a connection that
-is being opened, exclusive while open writes are repeated or Milvus Lite's file is rewritten or copied; then the journal's own,
-in a thread. Whoever holds `writes` exclusively asks for no owner's lock.
+Order of the locks: the owner's lock, which the callers of writes hold, and what repeats them; then `writes`, shared by each write and
+by a connection that is being opened, exclusive while open writes are repeated or Milvus Lite's file is rewritten or copied; then
+the journal's own, in a thread. Whoever holds `writes` exclusively asks for no owner's lock.
 """
 
 import asyncio
@@ -18,20 +18,28 @@ from semrouter_memory.config import MilvusConfig, secret
 from semrouter_memory.errors import StoreUnavailableError
 from semrouter_memory.events import StoreFailed
 from semrouter_memory.model import Memory, Reach, Scope
-from semrouter_memory.ports import Observer
+from semrouter_memory.ports import Observer, OwnerLocks
 from semrouter_memory.resilience import Backoff, is_cancelled
 from semrouter_memory.store import schema
 from semrouter_memory.store.connection import PREPARE_SECONDS, MilvusConnection, StoreTarget, connect
 from semrouter_memory.store.in_memory import InMemoryRows
 from semrouter_memory.store.index_record import RecordFormat
+from semrouter_memory.store.journal import WriteJournal
 from semrouter_memory.store.lite import LiteServer
 from semrouter_memory.store.lite_file import ensure_free
 from semrouter_memory.store.location import LiteFile, locate
 from semrouter_memory.store.memory_collection import MemoryCollection, ResultT, scanned
+from semrouter_memory.store.owner_versions import OwnerVersions
 from semrouter_memory.store.rw_lock import RWLock
 from semrouter_memory.store.schema import Row
 from semrouter_memory.store.supervisor import ConnectionSupervisor
-from semrouter_memory.store.write_ahead import TombstonesOf, WriteAhead, finished_in_thread, journal_of
+from semrouter_memory.store.write_ahead import (
+    TombstonesOf,
+    WriteAhead,
+    finished_in_thread,
+    journal_of,
+    journal_target,
+)
 
 _COMPACT_SECONDS = 60.0
 """A server's flush waits for its storage."""
@@ -44,15 +52,18 @@ class CollectionAdmin:
     """Lists, reads and drops collections. Raises `StoreUnavailableError`.
 
     Args:
-        current: the store's own collection.
         ask: makes a call that reads.
         write: makes a call that changes something.
+        journal: of all collections at the place.
+        target: of the store's own.
     """
 
-    def __init__(self, current: str, ask: Call, write: Call) -> None:
-        self.current = current
+    def __init__(self, ask: Call, write: Call, journal: WriteJournal, target: StoreTarget) -> None:
+        self.current = target.collection
         self._ask = ask
         self._write = write
+        self._journal = journal
+        self._target = target
 
     async def embeddings(self) -> dict[str, str]:
         """Collections that this version or an older one made: name -> fingerprint of the embedding."""
@@ -66,9 +77,17 @@ class CollectionAdmin:
         return number
 
     async def scan(self, name: str) -> AsyncIterator[Sequence[Memory]]:
-        """Every memory of a collection, in batches; loads it."""
+        """Every memory of a collection, in batches; loads it.
+
+        Of another one also what its open writes hold, since nothing completes them: the newer version of a row, or all that is left of it.
+        """
         async for memories in scanned(self._ask, await self._loaded(name)):
             yield memories
+        if name != self.current and (rows := await asyncio.to_thread(self._journal.left_for, await self._named(name))):
+            yield schema.anyones_memories_from(row for row in rows if not schema.is_passage(row))
+
+    async def _named(self, name: str) -> tuple[str, str, str]:
+        return journal_target(self._target, name, (await self.embeddings()).get(name, ""))
 
     async def _loaded(self, name: str) -> Callable[[MilvusConnection], MilvusConnection]:
         if name == self.current:
@@ -77,8 +96,10 @@ class CollectionAdmin:
         return lambda store: store.for_collection(name)
 
     async def drop(self, name: str) -> None:
-        """Delete a collection with everything in it, and its documents, for good."""
+        """Delete a collection with everything in it, its documents and its open writes, for good."""
+        target = await self._named(name)
         await self._write("drop", lambda store: store.for_collection(name).drop())
+        await asyncio.to_thread(self._journal.discard, target)
 
 
 class MilvusStore(MemoryCollection):
@@ -89,6 +110,8 @@ class MilvusStore(MemoryCollection):
         fingerprint: of the embedder whose vectors are stored.
         tombstones: tell what was deleted, so that no repeated write brings it back; None: all that deletes does so
             through this store.
+        versions: which a repeated write changes; None: nothing that is read here is kept.
+        locks: under which writes are repeated; None: no other process writes here.
         record_format: makes what is stored for the owners' indexes; None: nothing is, and reading an owner in takes longer.
 
     Raises:
@@ -103,6 +126,8 @@ class MilvusStore(MemoryCollection):
         fingerprint: str,
         observer: Observer,
         tombstones: TombstonesOf | None = None,
+        versions: OwnerVersions | None = None,
+        locks: OwnerLocks | None = None,
         record_format: RecordFormat | None = None,
     ) -> None:
         self._observer = observer
@@ -119,7 +144,7 @@ class MilvusStore(MemoryCollection):
         super().__init__(
             config.collection,
             dimension=config.dimension,
-            is_lite=self._lite is not None,
+            is_local=self._lite is not None,
             writes=RWLock(),
             record_format=record_format,
         )
@@ -129,7 +154,9 @@ class MilvusStore(MemoryCollection):
             lock=self.writes,
             seconds=self._timeout_seconds,
             tombstones=tombstones,
-            ensure_free=self._ensure_free,
+            versions=versions,
+            locks=locks,
+            ensure_free=self.ensure_free,
             observer=observer,
         )
         pause = Backoff(first=config.reconnect_seconds, longest=config.reconnect_seconds)
@@ -165,7 +192,7 @@ class MilvusStore(MemoryCollection):
     @property
     def collections(self) -> CollectionAdmin:
         """All collections at this place."""
-        return CollectionAdmin(self._name, self._ask, self._write)
+        return CollectionAdmin(self._ask, self._write, self._ahead.journal, self._target)
 
     def secondary(self, suffix: str) -> "SecondaryCollection":
         """Another collection at the same place, for the same embedding, named after this one.
@@ -173,7 +200,7 @@ class MilvusStore(MemoryCollection):
         Args:
             suffix: without underscores, which tell it from the name.
         """
-        added = SecondaryCollection(f"{self._name}_{suffix}", self, ensure_free=self._ensure_free)
+        added = SecondaryCollection(f"{self._name}_{suffix}", self)
         self._secondaries.append(added)
         return added
 
@@ -182,7 +209,7 @@ class MilvusStore(MemoryCollection):
     async def _upsert(self, rows: Sequence[Row]) -> None:
         connection = self._supervisor.connection()
         try:
-            self._ensure_free(len(rows))
+            self.ensure_free(len(rows))
             async with self.writes.shared(), self._ahead.noted(rows):
                 await self._ask("upsert", lambda stored: stored.upsert(rows), writes=True)
                 self._require_written(connection)
@@ -194,13 +221,13 @@ class MilvusStore(MemoryCollection):
                 self._supervisor.mark_suspect(connection)
             raise
 
-    def _ensure_free(self, rows: int) -> None:
+    def ensure_free(self, rows: int) -> None:
         if self._lite is not None:
             ensure_free(self._lite.path, rows=rows)
 
     def _require_written(self, connection: MilvusConnection) -> None:
         try:
-            self._ensure_free(0)
+            self.ensure_free(0)
         except StoreUnavailableError as error:
             if error.disk_full:
                 # It is unknown whether all rows are in the file: reconnecting reads it again.
@@ -307,10 +334,9 @@ class MilvusStore(MemoryCollection):
 class SecondaryCollection(MemoryCollection):
     """Another collection at the place of a store, with the same columns. The first write makes it; until then it is empty."""
 
-    def __init__(self, name: str, store: MilvusStore, *, ensure_free: Callable[[int], None]) -> None:
-        super().__init__(name, dimension=store.dimension, is_lite=store.is_lite, writes=store.writes)
+    def __init__(self, name: str, store: MilvusStore) -> None:
+        super().__init__(name, dimension=store.dimension, is_local=store.is_local, writes=store.writes)
         self._store = store
-        self._ensure_free = ensure_free
         self._opened: tuple[MilvusConnection, MilvusConnection] | None = None
         self._may_be_new = False
 
@@ -323,7 +349,7 @@ class SecondaryCollection(MemoryCollection):
         await self._store.compact()
 
     async def _upsert(self, rows: Sequence[Row]) -> None:
-        self._ensure_free(len(rows))
+        self._store.ensure_free(len(rows))
         await super()._upsert(rows)
         if self._may_be_new:
             self._may_be_new = False

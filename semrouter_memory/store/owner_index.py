@@ -12,7 +12,6 @@ An index never changes. A write makes another one, which shares nothing with it.
 from bisect import bisect_left
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import chain
 from typing import Any, TypeAlias, TypeVar
 
@@ -123,7 +122,7 @@ class OwnerIndex:
         return found
 
     def memory(self, position: int) -> Memory:
-        return _decoded_memory(self.owner, self.encoded(position))
+        return memory_in(self.owner, self.encoded(position))
 
     # -- updates -----------------------------------------------------------------------------------------------------
 
@@ -214,7 +213,7 @@ def build_index(owner: str, rows: Iterable[str | EmbeddedMemory], *, label: Labe
         attachments=attachments[columns.groups],
         words=bm25.of_hashes(columns.terms, columns.lengths),
         rows=b"".join(columns.rows),
-        row_ends=_ends(columns.rows),
+        row_ends=np.cumsum([len(row) for row in columns.rows], dtype=np.uint32),
         **columns.plain,
     )
 
@@ -255,13 +254,3 @@ def _copied_rows(runs: Sequence[_Run], one: OwnerIndex, added: Sequence[bytes]) 
     rows = (added[part] if is_added else (one.encoded(part.start, part.stop - part.start),) for is_added, part in runs)
     sizes = _copied(runs, np.diff(one.row_ends, prepend=0), np.fromiter(map(len, added), np.int64, len(added)))
     return b"".join(chain.from_iterable(rows)), np.cumsum(sizes, dtype=np.uint32)
-
-
-def _ends(rows: Sequence[bytes]) -> NDArray[np.uint32]:
-    return np.cumsum(np.fromiter(map(len, rows), np.uint32, len(rows)), dtype=np.uint32)
-
-
-@lru_cache(2_048)
-def _decoded_memory(owner: str, encoded: bytes) -> Memory:
-    """Two dozen memories are decoded for each request, of an active user often the same ones."""
-    return memory_in(owner, encoded)

@@ -64,6 +64,9 @@ NEVER = 253_402_300_800_000_000
 _MAX_ASKED_TERMS = 1_000
 """Milvus Lite takes some 12 ms for so many."""
 
+_MAX_CONDITIONS = 16
+"""Milvus reads no expression that is nested deeper than some fifty of them."""
+
 _ENCODED = re.compile(rb"[^A-Za-z0-9._~:@+/|,= -]+")
 _OWNER_DIGEST_CHARS = 32
 _DIGEST = "%sha256%"
@@ -152,11 +155,8 @@ def stored_owner(scope: Scope) -> str:
 
 
 def primary_key(scope: Scope, memory_id: str) -> str:
-    return stored_id(f"{_owner_digest(scope)}:{memory_id}")
-
-
-def _owner_digest(scope: Scope) -> str:
-    return hashlib.sha256(scope.owner.encode("utf-8", "surrogatepass")).hexdigest()[:_OWNER_DIGEST_CHARS]
+    digest = hashlib.sha256(scope.owner.encode("utf-8", "surrogatepass")).hexdigest()[:_OWNER_DIGEST_CHARS]
+    return stored_id(f"{digest}:{memory_id}")
 
 
 def read_id(stored: str) -> str:
@@ -173,7 +173,7 @@ class Selection:
 
     Attributes:
         criteria: an empty set of types is for the caller to notice. The rows found may be more than those that a memory
-            filter wants: a text and a number that read the same are both found.
+            filter wants: a text and a number that read the same are both found, and of many conditions the first ones count.
         ids: only memories with these ids; None: whatever their id.
         created_until: only rows created then or before, in microseconds.
         superseded_by: only memories that one of these superseded.
@@ -234,7 +234,7 @@ def filter_expression(selection: Selection | None, *, after_key: str = "") -> st
 
 def _wanted(memory_filter: MemoryFilter) -> Iterator[str]:
     """A value may be stored as a text, a number or a boolean."""
-    for key, text in sorted(memory_filter.conditions):
+    for key, text in sorted(memory_filter.conditions)[:_MAX_CONDITIONS]:
         column = f"metadata[{_plain_literal(key)}]"
         plain = f" or {column} == {text}" if NO_TEXT.fullmatch(text) else ""
         yield f"({column} == {_plain_literal(text)}{plain})"
@@ -305,7 +305,7 @@ def indexed_terms(content: str) -> str:
     single characters cover every word, whatever is left out after them.
     """
     found = search_terms(content)
-    if sum(map(_term_bytes, found)) > MAX_VARCHAR_BYTES:
+    if sum(len(term.encode()) + 1 for term in found) > MAX_VARCHAR_BYTES:
         found = sorted(dict.fromkeys(found), key=len)
     return _joined(found)
 
@@ -313,10 +313,6 @@ def indexed_terms(content: str) -> str:
 def asked_terms(text: str) -> str:
     """A query in the same terms; "" when no word of it carries content."""
     return _joined(search_terms(text)[:_MAX_ASKED_TERMS])
-
-
-def _term_bytes(term: str) -> int:
-    return len(term.encode()) + 1
 
 
 def _joined(found: Sequence[str]) -> str:

@@ -38,10 +38,6 @@ UNSETTLED_SECONDS = 10.0
 """Pause before another attempt to settle half-done writes over a connection that works."""
 
 
-async def _nothing_to_settle(_connection: object) -> bool:
-    return True
-
-
 class ConnectionSupervisor(Generic[ConnectionT]):
     """Supervises one connection.
 
@@ -60,7 +56,7 @@ class ConnectionSupervisor(Generic[ConnectionT]):
         *,
         backoff: Backoff,
         observer: Observer,
-        settle: Callable[[ConnectionT], Awaitable[bool]] = _nothing_to_settle,
+        settle: Callable[[ConnectionT], Awaitable[bool]],
     ) -> None:
         self._connect = connect
         self._settle_all = settle

@@ -3,38 +3,51 @@
 Strategy. A write that fails, is cancelled or ends with its process stays in the journal. `settle` repeats it as soon as the
 store answers, before the store counts as available and while nothing else is written. It skips rows that are newer in the
 store (another replica may have written them) and rows that were deleted. Repeating a complete write changes nothing.
+
+It does so under the owner's lock, so that no replica changes or deletes the rows in between, and what was deleted is known as it is
+now. Without the lock (another replica has it, or Redis is unavailable) the write waits, and the store is available meanwhile.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from semrouter_memory.errors import StoreUnavailableError
+from semrouter_memory.errors import LockLostError, StoreUnavailableError
 from semrouter_memory.events import StoreFailed
 from semrouter_memory.model import Reach, Scope
-from semrouter_memory.ports import Observer, Tombstones
+from semrouter_memory.ports import Observer, OwnerHold, OwnerLocks, Tombstones
 from semrouter_memory.store import schema
 from semrouter_memory.store.connection import MilvusConnection, StoreTarget
 from semrouter_memory.store.journal import OpenWrite, WriteJournal
 from semrouter_memory.store.location import LiteFile
+from semrouter_memory.store.owner_versions import OwnerVersions
 from semrouter_memory.store.rw_lock import RWLock
 from semrouter_memory.store.schema import Row
 
 TombstonesOf = Callable[[Scope], Awaitable[Tombstones]]
 _T = TypeVar("_T")
 
+_LOCK_SECONDS = 1.0
+"""For an owner's lock, for which all owners wait. One that a killed process had ends later, and the write is tried again then."""
+
 
 def journal_of(target: StoreTarget, data_dir: Path) -> WriteJournal:
     """Beside Milvus Lite's file, which moves with it; for a server in the data directory."""
     location = target.location
     if isinstance(location, LiteFile):
-        directory, place = location.path.with_name(f"{location.path.name}.writes"), ""
+        directory = location.path.with_name(f"{location.path.name}.writes")
     else:
-        directory, place = data_dir / "milvus.writes", location.uri
-    return WriteJournal(directory, target=(place, target.collection, target.fingerprint))
+        directory = data_dir / "milvus.writes"
+    return WriteJournal(directory, target=journal_target(target, target.collection, target.fingerprint))
+
+
+def journal_target(store: StoreTarget, collection: str, fingerprint: str) -> tuple[str, str, str]:
+    """What a collection at the same place is in the journal."""
+    place = "" if isinstance(store.location, LiteFile) else store.location.uri
+    return place, collection, fingerprint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,9 +55,11 @@ class WriteAhead:
     """The journal of one store. Raises `StoreUnavailableError`.
 
     Attributes:
-        lock: every write is made while it is shared.
+        lock: every write is made while it is shared, and what is deleted is taken out of the journal.
         seconds: bound on each call of the store while writes are repeated.
         tombstones: reads what was deleted; None: deletions come through `forget` only.
+        versions: of the owners, which a repeated write changes: their indexes may have been read without it; None: there are none.
+        locks: of the owners; None: nobody else writes.
         ensure_free: raises `StoreUnavailableError` when so many rows cannot be written now.
     """
 
@@ -52,6 +67,8 @@ class WriteAhead:
     lock: RWLock
     seconds: float
     tombstones: TombstonesOf | None
+    versions: OwnerVersions | None
+    locks: OwnerLocks | None
     ensure_free: Callable[[int], None]
     observer: Observer
 
@@ -59,11 +76,7 @@ class WriteAhead:
     async def noted(self, rows: Sequence[Row]) -> AsyncIterator[None]:
         """The write is made within; should that fail, it stays open for `settle`."""
         write = await finished_in_thread(lambda: self.journal.add(rows), discard=OpenWrite.remove)
-        try:
-            yield
-        except BaseException:
-            write.close()
-            raise
+        yield
         # A file that cannot be removed is a write that is repeated in vain.
         with suppress(OSError):
             await finished_in_thread(write.remove)
@@ -80,8 +93,9 @@ class WriteAhead:
         await self._forget(lambda row: row["owner"] == owner and (projects is None or row["project_id"] in projects))
 
     async def _forget(self, is_gone: Callable[[Row], bool]) -> None:
-        if not self.journal.is_empty():
-            await finished_in_thread(lambda: self.journal.forget(is_gone))
+        async with self.lock.shared():
+            if not self.journal.is_empty():
+                await finished_in_thread(lambda: self.journal.forget(is_gone))
 
     async def settle(self, connection: MilvusConnection) -> bool:
         """Repeat what is open; returns False when some of it has to wait for something else than the connection.
@@ -91,22 +105,39 @@ class WriteAhead:
         """
         if self.journal.is_empty():
             return True
-        async with self.lock.exclusive():
-            writes = await finished_in_thread(self.journal.open_writes, discard=_close)
-            try:
-                return all([await self._completed(connection, write) for write in writes])
-            finally:
-                _close(writes)
+        writes = await finished_in_thread(self.journal.open_writes)
+        owners = dict.fromkeys(_owner_of(write.rows) for write in writes)
+        return all([await self._settled(connection, owner) for owner in owners])
 
-    async def _completed(self, connection: MilvusConnection, write: OpenWrite) -> bool:
+    async def _settled(self, connection: MilvusConnection, owner: Scope | None) -> bool:
+        """Repeat what is open of one owner."""
+        async with AsyncExitStack() as held:
+            hold: OwnerHold | None = None
+            if self.locks is not None and owner is not None:
+                try:
+                    async with asyncio.timeout(_LOCK_SECONDS):
+                        hold = await held.enter_async_context(self.locks.hold(owner))
+                except (TimeoutError, LockLostError) as error:
+                    self.observer.observe(StoreFailed("repeat", error))
+                    return False
+            await held.enter_async_context(self.lock.exclusive())
+            # As it is now: until then, a write of this process that was under way was open.
+            writes = await finished_in_thread(self.journal.open_writes)
+            own = [write for write in writes if _owner_of(write.rows) == owner]
+            return all([await self._completed(connection, write, hold) for write in own])
+
+    async def _completed(self, connection: MilvusConnection, write: OpenWrite, hold: OwnerHold | None) -> bool:
         try:
             rows = await self._not_deleted(write.rows)
+            if hold is not None:
+                await hold.confirm()
             async with asyncio.timeout(self.seconds), connection.trusted("repeat", writes=True):
                 await self._repeat(connection, rows)
+            if self.versions is not None and (owner := _owner_of(rows)):
+                await self.versions.advance(owner)
             await finished_in_thread(write.remove)
-        except TimeoutError:
-            raise StoreUnavailableError(f"repeating a write: no answer within {self.seconds:g} s") from None
         except Exception as error:
+            # One that takes too long is tried again, too: whether the store answers is a probe's to find out.
             if isinstance(error, StoreUnavailableError) and error.connection_lost:
                 raise
             self.observer.observe(StoreFailed("repeat", error))
@@ -123,17 +154,17 @@ class WriteAhead:
             await connection.upsert(wanted)
 
     async def _not_deleted(self, rows: Sequence[Row]) -> Sequence[Row]:
-        """Rows of one owner, as one write holds them."""
-        if self.tombstones is None or not rows or schema.is_unnamed(rows[0]):
+        owner = _owner_of(rows)
+        if self.tombstones is None or owner is None:
             return rows
         memories = schema.anyones_memories_from(rows)
-        tombstones = await self.tombstones(memories[0].scope)
+        tombstones = await self.tombstones(owner)
         return [row for row, memory in zip(rows, memories, strict=True) if not tombstones.covers(memory)]
 
 
-def _close(writes: Sequence[OpenWrite]) -> None:
-    for write in writes:
-        write.close()
+def _owner_of(rows: Sequence[Row]) -> Scope | None:
+    """Whose rows one write holds; None: of none, or of one whose id is stored as a digest."""
+    return Scope.of_owner(schema.read_id(rows[0]["owner"])) if rows and not schema.is_unnamed(rows[0]) else None
 
 
 async def finished_in_thread(work: Callable[[], _T], *, discard: Callable[[_T], object] | None = None) -> _T:

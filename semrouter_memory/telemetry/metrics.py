@@ -3,7 +3,7 @@
 No label takes a value that a user can choose.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -205,8 +205,8 @@ class Metrics:
     def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
         return Gauge(f"{_PREFIX}_{name}", text, labels, registry=self.registry)
 
-    def _histogram(self, name: str, text: str, *labels: str, buckets: Sequence[float] = _SECONDS) -> Histogram:
-        return Histogram(f"{_PREFIX}_{name}", text, labels, registry=self.registry, buckets=buckets)
+    def _histogram(self, name: str, text: str, *labels: str) -> Histogram:
+        return Histogram(f"{_PREFIX}_{name}", text, labels, registry=self.registry, buckets=_SECONDS)
 
 
 class TelemetryObserver:

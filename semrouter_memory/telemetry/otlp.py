@@ -107,7 +107,7 @@ class LoggedOnceExporter(SpanExporter):
 
 
 def _exporter(config: TracingConfig, headers: dict[str, str] | None) -> SpanExporter:
-    protocol = config.protocol or _protocol_in_environment()
+    protocol: str = config.protocol or next((value for name in _PROTOCOLS if (value := os.environ.get(name))), "grpc")
     # One of the two is enough; each brings libraries that the other does not need.
     if protocol == "grpc":
         from opentelemetry.exporter.otlp.proto.grpc import trace_exporter as grpc_exporter  # noqa: PLC0415
@@ -122,10 +122,6 @@ def _exporter(config: TracingConfig, headers: dict[str, str] | None) -> SpanExpo
     raise ConfigurationError(
         f"the OTLP protocol {protocol!r} ({_PROTOCOLS[1]}) is not known: use grpc or http/protobuf"
     )
-
-
-def _protocol_in_environment() -> str:
-    return next((value for name in _PROTOCOLS if (value := os.environ.get(name))), "grpc")
 
 
 def _traces_url(endpoint: str | None) -> str | None:

@@ -85,13 +85,14 @@ def never_raising(function: Callable[Concatenate[_S, _P], None]) -> Callable[Con
 
 
 class Spans:
-    """Makes the spans of one process (implements `Tracing` of `transport/processor.py`)."""
+    """Makes the spans of one process."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
         self._origins = Origins()
 
     def stream(self, metadata: Mapping[str, str]) -> "ExchangeSpans":
+        """Those of a stream that was opened with this gRPC metadata: the proxy's own span is named in it."""
         return ExchangeSpans(self._tracer, _context_in(metadata))
 
     def model(self, model: ChatModel, section: ExternalModel) -> ChatModel:
@@ -147,16 +148,23 @@ class ExchangeSpans:
     def recall(self, request: RecallRequest) -> Iterator[Callable[[RecallResult], None]]:
         clock = PerfCounterClock()
         attributes = present({REQUEST_MODEL: request.model})
-        span = _started(self._tracer, "memory recall", self._context, attributes)
-        with trace.use_span(span, end_on_exit=True, record_exception=False, set_status_on_exception=False):
+        with self._span("memory recall", attributes) as span:
             yield lambda result: _recalled(self._tracer, span, result, clock)
 
     @contextmanager
     def retain(self, turn: Turn) -> Iterator[Callable[[Appended | None], None]]:
         attributes = present({RESPONSE_MODEL: turn.model, RESPONSE_ID: turn.response_id})
-        span = _started(self._tracer, "memory retain", self._context, attributes)
-        with trace.use_span(span, end_on_exit=True, record_exception=False, set_status_on_exception=False):
+        with self._span("memory retain", attributes) as span:
             yield lambda appended: _accepted(span, turn, appended)
+
+    @contextmanager
+    def _span(self, name: str, attributes: Attributes) -> Iterator[Span]:
+        try:
+            span = self._tracer.start_span(name, self._context, SpanKind.SERVER, attributes)
+        except Exception:  # noqa: BLE001 - a sampler or processor that fails must not cost a request or a turn
+            span = trace.INVALID_SPAN
+        with trace.use_span(span, end_on_exit=True, record_exception=False, set_status_on_exception=False):
+            yield span
 
     @never_raising
     def bypassed(self, reason: Reason) -> None:
@@ -165,13 +173,6 @@ class ExchangeSpans:
             "memory bypass", self._context, SpanKind.SERVER, attributes, start_time=self._opened_ns
         )
         span.end()
-
-
-def _started(tracer: Tracer, name: str, context: Context, attributes: Attributes) -> Span:
-    try:
-        return tracer.start_span(name, context, SpanKind.SERVER, attributes)
-    except Exception:  # noqa: BLE001 - a sampler or processor that fails must not cost a request or a turn
-        return trace.INVALID_SPAN
 
 
 def _context_in(metadata: Mapping[str, str]) -> Context:

@@ -3,7 +3,7 @@
 import asyncio
 import hmac
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -14,7 +14,7 @@ from semrouter_memory.events import ExchangeBypassed, ExchangeFailed, SettingsUn
 from semrouter_memory.exchange.events import Event, RequestHeaders
 from semrouter_memory.exchange.exchange import Exchange
 from semrouter_memory.exchange.policy import route_settings
-from semrouter_memory.exchange.replies import NeedRecall, Outcome, Reply, outcome_of
+from semrouter_memory.exchange.replies import NeedRecall, Outcome, Reply
 from semrouter_memory.exchange.turns import ExchangeSettings
 from semrouter_memory.model import Appended, Reason, RecallRequest, RecallResult, Turn
 from semrouter_memory.ports import Clock, Observer
@@ -22,16 +22,6 @@ from semrouter_memory.transport import wire
 
 _ASIDE_SECONDS = 0.01
 """About what a request takes."""
-
-
-class RecallPhase(Protocol):
-    async def recall(self, request: RecallRequest) -> RecallResult:
-        """Never raises."""
-
-
-class TurnSink(Protocol):
-    def accept(self, turn: Turn) -> Appended | None:
-        """Commit the turn; quick, never raises."""
 
 
 class StreamSpans(Protocol):
@@ -49,15 +39,8 @@ class StreamSpans(Protocol):
     def bypassed(self, reason: Reason) -> None: ...
 
 
-class Tracing(Protocol):
-    """Continues the callers' traces."""
-
-    def stream(self, metadata: Mapping[str, str]) -> StreamSpans:
-        """A stream was opened, with this gRPC metadata: the proxy's own span is named in it."""
-
-
 class RecordedStream(Protocol):
-    """Records one stream. Quick, never raises."""
+    """Records one stream, to be replayed. Quick, never raises, writes later."""
 
     def request(self, message: bytes) -> None:
         """Envoy sent this `ProcessingRequest`."""
@@ -68,33 +51,28 @@ class RecordedStream(Protocol):
     def ended(self, *, by_us: bool) -> None: ...
 
 
-class Recorder(Protocol):
-    """Records the messages between Envoy and this service, to be replayed. Quick, never raises, writes later."""
-
-    def begin(self, metadata: Mapping[str, str]) -> RecordedStream | None:
-        """A stream was opened; None: it is not recorded."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Processor:
     """Serves `ExternalProcessor/Process` for all three kinds of filter.
 
     Attributes:
+        recall: never raises.
+        accept: commits a turn; quick, never raises.
         shared_secret: what a stream must carry in `secret_header`; None: every client is trusted.
         secret_header: may accompany a route's settings, and is none of them.
-        tracing: None: no traces.
-        recorder: None: no recording.
+        spans_of: continues the trace of a stream with this gRPC metadata, which names the proxy's own span; None: no traces.
+        record_of: the record of a stream with this metadata, None for one that is not recorded; None: no recording.
     """
 
     settings: ExchangeSettings
-    recaller: RecallPhase
-    retainer: TurnSink
+    recall: Callable[[RecallRequest], Awaitable[RecallResult]]
+    accept: Callable[[Turn], Appended | None]
     observer: Observer
     clock: Clock
     shared_secret: str | None = None
     secret_header: str = "x-memory-secret"  # noqa: S105 - the name of a header
-    tracing: Tracing | None = None
-    recorder: Recorder | None = None
+    spans_of: Callable[[Mapping[str, str]], StreamSpans] | None = None
+    record_of: Callable[[Mapping[str, str]], RecordedStream | None] | None = None
 
     async def process(
         self, stream: AsyncIterator[wire.Message], context: "grpc.aio.ServicerContext[wire.Message, bytes]"
@@ -111,8 +89,8 @@ class Processor:
         message = wire.Message()
         event: Event | None = None
         try:
-            spans = self.tracing.stream(metadata) if self.tracing else None
-            record = self.recorder.begin(metadata) if self.recorder else None
+            spans = self.spans_of(metadata) if self.spans_of else None
+            record = self.record_of(metadata) if self.record_of else None
             async for message in _noting(stream, record):
                 event = None
                 await _step_aside(message, exchange)
@@ -146,23 +124,24 @@ class Processor:
     ) -> tuple[Reply, Outcome]:
         started = time.perf_counter()
         if spans is None:
-            result = await self.recaller.recall(request)
+            result = await self.recall(request)
         else:
             with spans.recall(request) as finished:
-                result = await self.recaller.recall(request)
+                result = await self.recall(request)
                 finished(result)
         duration_ms = (time.perf_counter() - started) * 1000
-        return exchange.recalled(result), outcome_of(result, duration_ms=duration_ms, unreadable=exchange.unreadable)
+        outcome = Outcome(result=result, unreadable=exchange.unreadable, duration_ms=duration_ms)
+        return exchange.recalled(result), outcome
 
     def _hand_over(self, exchange: Exchange, spans: StreamSpans | None) -> None:
         turn = exchange.take_turn()
         if turn is None:
             return
         if spans is None:
-            self.retainer.accept(turn)
+            self.accept(turn)
             return
         with spans.retain(turn) as finished:
-            finished(self.retainer.accept(turn))
+            finished(self.accept(turn))
 
     def _report(self, exchange: Exchange, spans: StreamSpans | None) -> None:
         """Once for a request: a stream that only observes reads the same request as the filter that recalls."""
@@ -189,7 +168,7 @@ def _refused(exchange: Exchange) -> Outcome | Reason | None:
     """What the reply that settles the request tells; what becomes of the answer is another matter."""
     if exchange.refusal is None or not exchange.unreadable:
         return exchange.refusal
-    return Outcome(reason=exchange.refusal, unreadable=exchange.unreadable)
+    return Outcome(result=RecallResult(reason=exchange.refusal), unreadable=exchange.unreadable)
 
 
 async def _step_aside(message: wire.Message, exchange: Exchange) -> None:

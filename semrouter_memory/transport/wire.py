@@ -4,7 +4,7 @@ Reference: envoy.service.ext_proc.v3 (Envoy 1.40). Replies leave here as bytes, 
 acknowledgements and need not be built again for every message.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
 from google.protobuf.struct_pb2 import Struct, Value
@@ -58,7 +58,11 @@ def event_from(message: Message) -> Event:
         case "request_body":
             return RequestBody(message.request_body.body, message.request_body.end_of_stream)
         case "response_headers":
-            return ResponseHeaders(_headers(message.response_headers), message.response_headers.end_of_stream)
+            return ResponseHeaders(
+                headers=_headers(message.response_headers),
+                end_of_stream=message.response_headers.end_of_stream,
+                protocol=_protocol(message),
+            )
         case "response_body":
             return ResponseBody(message.response_body.body, message.response_body.end_of_stream)
         case "request_trailers":
@@ -148,30 +152,32 @@ def _describe(response: pb.ProcessingResponse, outcome: Outcome | Reason) -> Non
         fields["reason"].string_value = outcome
         fields["memories_used"].number_value = 0
         return
-    fields["reason"].string_value = outcome.reason
+    result = outcome.result
+    fields["reason"].string_value = result.reason
     if outcome.unreadable:
-        if outcome.reason is not Reason.UNREADABLE_SETTING:
-            fields["reason"].string_value = f"{outcome.reason}, {Reason.UNREADABLE_SETTING}"
+        if result.reason is not Reason.UNREADABLE_SETTING:
+            fields["reason"].string_value = f"{result.reason}, {Reason.UNREADABLE_SETTING}"
         fields["unreadable_settings"].string_value = ",".join(outcome.unreadable)
-    fields["memories_used"].number_value = len(outcome.memory_ids)
+    used = result.hits if result.reason is Reason.INJECTED else ()
+    fields["memories_used"].number_value = len(used)
     # Envoy adds no header without a value, and logs a dash: both say "none" well.
-    if outcome.memory_ids:
-        fields["memory_ids"].string_value = _listed(outcome.memory_ids)
-        fields["memory_scores"].string_value = ",".join(f"{score:.3f}" for score in outcome.scores[:MAX_IDS])
-    fields["tokens"].number_value = outcome.tokens
-    fields["compressed_turns"].number_value = outcome.compressed_turns
-    if outcome.shortened_results:
-        fields["shortened_results"].number_value = outcome.shortened_results
-    if outcome.steered is not None:
-        fields["steering"].string_value = outcome.steered.outcome
-        fields["memories_forgotten"].number_value = len(outcome.steered.forgotten)
+    if used:
+        fields["memory_ids"].string_value = _listed([hit.memory.id for hit in used[:MAX_IDS]])
+        fields["memory_scores"].string_value = ",".join(f"{hit.relevance:.3f}" for hit in used[:MAX_IDS])
+    fields["tokens"].number_value = result.tokens
+    fields["compressed_turns"].number_value = result.compression.dropped_turns if result.compression else 0
+    if result.shortened and result.shortened.results:
+        fields["shortened_results"].number_value = result.shortened.results
+    if result.steered is not None:
+        fields["steering"].string_value = result.steered.outcome
+        fields["memories_forgotten"].number_value = len(result.steered.forgotten)
     fields["duration_ms"].number_value = round(outcome.duration_ms, 3)
 
 
-def _listed(memory_ids: tuple[str, ...]) -> str:
-    """The first ids, as many as the bounds allow, whole ones."""
+def _listed(memory_ids: Iterable[str]) -> str:
+    """The first ids, as many as their bound allows, whole ones."""
     # What is no Unicode text cannot be sent: an imported memory brings its own id.
-    text = ",".join(memory_ids[:MAX_IDS]).encode("utf-8", "replace").decode()
+    text = ",".join(memory_ids).encode("utf-8", "replace").decode()
     return text if len(text) <= MAX_IDS_CHARS else text[: MAX_IDS_CHARS + 1].rpartition(",")[0]
 
 

@@ -16,12 +16,15 @@ at once: it may be all that comes. The loop's last step repeats its words and br
 again, for those who read answers as well. The place of a conversation's first turn says nothing; there its words tell that
 it is the same.
 
+Where clients drop an answer that was stopped, or never came, the next request has the words of both turns: only those that
+no turn has yet are stored, or what was changed or deleted meanwhile would count as said again.
+
 A pause forbids every exchange that any part of it touches, also when its turn arrives long after: what was said in a
 pause cannot be told apart in an exchange that began before it. A session of which the user asked not to remember it keeps its
 turns without a word, so that what continues it is found to belong to it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from semrouter_memory.databases import micros
@@ -42,6 +45,8 @@ from semrouter_memory.turn_log.tombstones import silenced
 
 _RETRIED_MICROS = 600_000_000
 """For so long the same first words, while they have no answer, are taken for a retry and not for another conversation."""
+_MAX_ADDED = 8
+"""Texts that a user adds at most, one after the other, to a turn that has no answer."""
 _UNDONE = {TurnState.EXTRACTED: "extracted", TurnState.EMPTY: "empty"}
 
 
@@ -152,11 +157,13 @@ async def decide_append(
     around = await _look_around(view, bound)
     if around is None:
         return changes, forgotten
-    is_whole = turn.complete and around.partial is None
-    if is_whole and (found := await _found_again(view, bound, around)) is not None:
-        return changes, await _repeat(changes, view, turn, found, around)
+    stored = 0
+    if turn.complete and around.partial is None:
+        if (found := await _found_again(view, bound, around, _is_of)) is not None:
+            return changes, await _repeat(changes, view, bound, found, around)
+        stored, around = await _stored_before(view, bound, around)
     session = around.session or SessionRow(id=around.session_id or new_session_id(new_id()), scope=turn.scope)
-    row, content = _new_row(bound, around, session)
+    row, content = _new_row(bound, around, session, stored)
     if (partial := around.partial) is not None:
         said = (await view.rows.contents([partial])).get(partial.sequence)
         row, content = _merged(row, content, partial, said, max_turn_chars)
@@ -179,16 +186,49 @@ async def decide_append(
     return changes, Appended(outcome, session.id, around.digests.turn_id(row.sequence))
 
 
-async def _found_again(view: View, bound: BoundedTurn, around: Surroundings) -> TurnRow | None:
-    """The turn that this one repeats."""
+async def _found_again(
+    view: View, bound: BoundedTurn, around: Surroundings, is_of: Callable[[View, Turn, TurnRow], Awaitable[bool]]
+) -> TurnRow | None:
+    """The turn that this one repeats.
+
+    Args:
+        is_of: whether a turn that began a conversation with the same words is the same.
+    """
     turn = bound.turn
     for key in around.own_keys(bound, around.session.newest if around.session else 0):
         if found := await view.found_by(key):
             return found[0]
     for key in around.digests.opening_keys(turn, bound.fingerprint):
         for row in (await view.found_by(key))[:1]:
-            return row if await _is_of(view, turn, row) else None
+            return row if await is_of(view, turn, row) else None
     return None
+
+
+async def _stored_before(view: View, bound: BoundedTurn, around: Surroundings) -> tuple[int, Surroundings]:
+    """How many of the turn's first texts another turn at its place has already, and the session that this one is in."""
+    for beginning in _beginnings(bound):
+        if (row := await _found_again(view, beginning, around, _is_beginning)) is not None:
+            session = (await view.rows.sessions([row.session_id]))[row.session_id]
+            return len(beginning.turn.user_texts), replace(around, session=session)
+    return 0, around
+
+
+def _beginnings(bound: BoundedTurn) -> Iterator[BoundedTurn]:
+    """What the turn was before the user added a text, and before that, as far as that can be told."""
+    turn, texts = bound.turn, bound.turn.user_texts
+    is_chained = turn.hints.previous_response_id or turn.hints.conversation_id
+    if is_chained or bound.text_chars != sum(map(len, texts)):
+        return
+    for count in range(len(texts) - 1, max(len(texts) - 1 - _MAX_ADDED, 0), -1):
+        first = replace(turn, user_texts=texts[:count], request_id="", retry_of="")
+        yield replace(bound, turn=first, text_chars=sum(map(len, first.user_texts)))
+
+
+async def _is_beginning(view: View, turn: Turn, row: TurnRow) -> bool:
+    """Whether the user went on from the same first words: not long ago, and without an answer, or they are erased."""
+    content = (await view.rows.contents([row])).get(row.sequence)
+    is_answered = content is not None and bool(content.assistant_text)
+    return micros(turn.observed_at) <= row.observed_at + _RETRIED_MICROS and not is_answered
 
 
 async def _is_of(view: View, turn: Turn, row: TurnRow) -> bool:
@@ -205,14 +245,15 @@ async def _unanswered(view: View, row: TurnRow) -> Content | None:
     return content if content is not None and content.user_texts and not content.assistant_text else None
 
 
-async def _repeat(changes: Changes, view: View, turn: Turn, row: TurnRow, around: Surroundings) -> Appended:
+async def _repeat(changes: Changes, view: View, bound: BoundedTurn, row: TurnRow, around: Surroundings) -> Appended:
     """The client continues from the answer that it got last; the first one is the answer of a turn that had none."""
+    turn = bound.turn
     learned = dict.fromkeys(around.digests.answer_keys(turn), around.sequence)
     changes.keys += [(key, row.sequence, when) for key, when in learned.items()]
     hashes = bounded_transcripts((*row.transcript_hashes, *turn.transcript_hashes))
     outcome, after = AppendOutcome.DUPLICATE, replace(row, keys={**row.keys, **learned}, transcript_hashes=hashes)
     session = (await view.rows.sessions([row.session_id]))[row.session_id]
-    if not around.is_silenced and (content := await _with_answer(view, turn, row)) is not None:
+    if not around.is_silenced and (content := await _with_answer(view, bound, row)) is not None:
         outcome = AppendOutcome.COMPLETED
         changes.answered.append((row, content))
         after, session = await _with_its_end(view, turn, after, session)
@@ -228,15 +269,17 @@ async def _repeat(changes: Changes, view: View, turn: Turn, row: TurnRow, around
     return Appended(outcome, row.session_id, around.digests.turn_id(row.sequence))
 
 
-async def _with_answer(view: View, turn: Turn, row: TurnRow) -> Content | None:
+async def _with_answer(view: View, bound: BoundedTurn, row: TurnRow) -> Content | None:
     """What was said in a stored turn that had no answer, with that of its repetition; None when nothing is to be added.
 
     That is so, too, where a memory was deleted meanwhile, which the answer may repeat.
     """
+    turn = bound.turn
     if not turn.assistant_text or row.state is TurnState.DEAD or row.observed_at <= view.tombstones.last_memory:
         return None
-    content = await _unanswered(view, row)
-    return content and replace(content, assistant_text=turn.assistant_text, tools=turn.tools or content.tools)
+    if (said := await _unanswered(view, row)) is None:
+        return None
+    return replace(said, assistant_text=turn.assistant_text, tools=turn.tools or said.tools, items=bound.items)
 
 
 async def _with_its_end(view: View, turn: Turn, row: TurnRow, session: SessionRow) -> tuple[TurnRow, SessionRow]:
@@ -284,14 +327,31 @@ def _as_place(row: TurnRow) -> TurnRow:
     return replace(row, state=TurnState.EMPTY, kept_since=row.observed_at) if row.accepted else row
 
 
-def _new_row(bound: BoundedTurn, around: Surroundings, session: SessionRow) -> tuple[TurnRow, Content]:
+def _keys(bound: BoundedTurn, around: Surroundings, stored: int) -> list[str]:
+    """By which repetitions of the turn find it, and the turns that go on from it."""
     turn, digests, sequence = bound.turn, around.digests, around.sequence
-    learned = dict.fromkeys(digests.answer_keys(turn), sequence)
-    if turn.complete:
-        # Where the turn does not say what came before, its repetition comes right after itself.
-        learned |= dict.fromkeys(around.own_keys(bound, sequence), sequence)
-        if turn.looped:
-            learned |= dict.fromkeys(digests.opening_keys(turn, bound.fingerprint), sequence)
+    keys = digests.answer_keys(turn)
+    if not turn.complete:
+        return keys
+    # Where the turn does not say what came before, its repetition comes right after itself.
+    keys += around.own_keys(bound, sequence)
+    if turn.looped:
+        keys += digests.opening_keys(turn, bound.fingerprint)
+    for beginning in _beginnings(bound):
+        # It may come later: that a client stopped an answer, the proxy tells after a minute.
+        if len(beginning.turn.user_texts) > stored:
+            keys += around.own_keys(beginning, sequence)
+            keys += digests.opening_keys(beginning.turn, beginning.fingerprint)
+    return keys
+
+
+def _new_row(bound: BoundedTurn, around: Surroundings, session: SessionRow, stored: int) -> tuple[TurnRow, Content]:
+    """The turn as it is stored.
+
+    Args:
+        stored: how many of its first texts another turn has.
+    """
+    turn, digests, sequence = bound.turn, around.digests, around.sequence
     row = TurnRow(
         sequence=sequence,
         owner=digests.owner(turn.scope),
@@ -305,12 +365,12 @@ def _new_row(bound: BoundedTurn, around: Surroundings, session: SessionRow) -> t
         response=digests.response_key(turn.scope, turn.response_id) if turn.response_id else "",
         previous=_previous_response(turn, digests),
         ends=turn.ends_session,
-        keys=learned,
+        keys=dict.fromkeys(_keys(bound, around, stored), sequence),
         agent=turn.agent,
         transcript_hashes=bounded_transcripts(turn.transcript_hashes) if turn.complete else (),
     )
     content = Content(
-        user_texts=turn.user_texts,
+        user_texts=turn.user_texts[stored:],
         assistant_text=turn.assistant_text,
         tools=turn.tools,
         model=turn.model,

@@ -12,8 +12,8 @@ Lookup keys: a turn is the same again when it has the same user texts and the sa
 alone do not count: where a proxy lets clients choose them, every turn of a client that always sends the same would be a
 repetition. In a session whose turns do not say what came before (a session header or a conversation id is all there is),
 only a repetition of the newest turn counts: people do say things twice. The first turn of a new transcript session has
-no position; of one that calls tools the *opening* is known, its words, by which the end of its loop finds it. Response ids
-never count, since some servers draw them from a thousand.
+no position; of one that calls tools the *opening* is known, its words, by which the end of its loop finds it, and of one with
+several messages the opening without the last of them. Response ids never count, since some servers draw them from a thousand.
 """
 
 import unicodedata

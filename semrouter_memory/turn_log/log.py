@@ -13,13 +13,12 @@ clock was wrong. A process learns of another one's times when it looks for work,
 import asyncio
 import threading
 import uuid
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from semrouter_memory.config import RetainConfig
 from semrouter_memory.databases import micros, moment
@@ -50,28 +49,27 @@ from semrouter_memory.turn_log.tombstones import OwnerTombstones
 
 
 class HybridClock:
-    """One process's hybrid logical clock; threads may share it."""
+    """One process's hybrid logical clock; threads may share it.
+
+    Attributes:
+        latest: the latest time that is known, in microseconds since 1970.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._latest = 0
+        self.latest = 0
         self._lock = threading.Lock()
-
-    @property
-    def latest(self) -> int:
-        """The latest time that is known, in microseconds since 1970."""
-        return self._latest
 
     def now(self) -> datetime:
         with self._lock:
             system = micros(self._clock.now())
-            self._latest = system if system >= self._latest else self._latest + 1
-            return moment(self._latest)
+            self.latest = system if system >= self.latest else self.latest + 1
+            return moment(self.latest)
 
     def observe(self, time: int) -> None:
         """From now on, times are not before that one, which another process or the log knows of."""
         with self._lock:
-            self._latest = max(self._latest, time)
+            self.latest = max(self.latest, time)
 
     def pass_deletion(self, time: int) -> None:
         """From now on, times are later than that of a deletion."""
@@ -113,21 +111,6 @@ class StoredTurnLog(Storage):
     def close(self) -> None:
         """Let the threads end what they were asked for, then close the file."""
         self._database.close()
-
-    async def start(self) -> None:
-        """Complete what another process left of a deletion, in the background."""
-        self._in_background(self._complete_deletions())
-
-    async def _complete_deletions(self) -> None:
-        with suppress(MemoryServiceError):
-            await removal.purge_pending(self)
-
-    def _in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Work that goes on when its caller is cancelled."""
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
 
     # -- time ----------------------------------------------------------------------------------------------------------
 
@@ -277,7 +260,10 @@ class StoredTurnLog(Storage):
 
     async def tombstone(self, deletion: Tombstone, *, turn_ids: Sequence[str] = ()) -> None:
         # What the tombstone covers is deleted also when the caller is cancelled.
-        await asyncio.shield(self._in_background(self._delete(deletion, turn_ids)))
+        task = asyncio.create_task(self._delete(deletion, turn_ids))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        await asyncio.shield(task)
 
     async def _delete(self, deletion: Tombstone, turn_ids: Sequence[str]) -> None:
         stored = await self._commit(deletion)

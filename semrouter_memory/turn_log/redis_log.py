@@ -26,14 +26,14 @@ from redis.exceptions import WatchError
 from semrouter_memory.config import RetainConfig
 from semrouter_memory.databases import micros
 from semrouter_memory.databases.redis_connection import Command, RedisConnection, reported_as
-from semrouter_memory.errors import Service, TurnLogError, UnavailableError
+from semrouter_memory.errors import ConfigurationError, Service, TurnLogError, UnavailableError
 from semrouter_memory.model import Appended, AppendOutcome, PendingSession, Scope, Tombstone, Turn, TurnTotals
 from semrouter_memory.ports import Clock
 from semrouter_memory.resilience import Backoff
 from semrouter_memory.state.local import InProcessOwnerLocks
 from semrouter_memory.turn_log.client_values import Digests
 from semrouter_memory.turn_log.log import StoredTurnLog
-from semrouter_memory.turn_log.redis_rows import Keys, RedisRows
+from semrouter_memory.turn_log.redis_rows import FORMAT, Keys, RedisRows
 from semrouter_memory.turn_log.spool import Forwarder, Spool, SpooledTurn, load
 from semrouter_memory.turn_log.storage import Changes, Decision, LogRows
 from semrouter_memory.turn_log.tombstones import OwnerTombstones
@@ -100,6 +100,7 @@ class RedisTurnLog(StoredTurnLog):
         self._running = asyncio.Semaphore(_CONCURRENT)
         self._replica = uuid.uuid4().bytes
         self._asked_after = -1
+        self._refusal = ""
         self._key = self._spool.digest_key()
         self._known = self._rows_under(self._key) if self._key else None
         self._forwarder = Forwarder(
@@ -107,11 +108,16 @@ class RedisTurnLog(StoredTurnLog):
         )
 
     async def start(self) -> None:
-        """Begin to forward. Redis need not be available."""
+        """Begin to forward. Redis need not be available.
+
+        Raises:
+            ConfigurationError: another version wrote what is in Redis.
+        """
         with suppress(UnavailableError):
             self._times.pass_deletion(await (await self._rows()).latest_time())
+        if self._refusal:
+            raise ConfigurationError(self._refusal)
         self._forwarder.start()
-        await super().start()
 
     async def stop(self) -> None:
         """Forward what can be forwarded in a short time, then close the spool. The connection stays open."""
@@ -148,11 +154,12 @@ class RedisTurnLog(StoredTurnLog):
         """Under the key that Redis has, unless nothing happened to it since it was asked last.
 
         Raises:
-            UnavailableError: Redis must be asked, and is unavailable.
+            UnavailableError: Redis must be asked, and is unavailable or another version's.
         """
         disturbances = self._connection.disturbances
         if self._known is not None and self._asked_after == disturbances:
             return self._known
+        await self._require_format()
         proposed = self._key or secrets.token_bytes(_KEY_BYTES)
         if self._key is not None:
             # For a server that has lost all: under the same key, a number that was used before would name another turn.
@@ -165,6 +172,19 @@ class RedisTurnLog(StoredTurnLog):
             self._key, self._known = key, self._rows_under(key)
         self._asked_after = disturbances
         return self._known
+
+    async def _require_format(self) -> None:
+        key = self._keys("format")
+        # In one batch: a server that loses all in between has no format, and is asked again as another one.
+        _, written = await self._connection.execute_all((("SETNX", key, FORMAT), ("GET", key)))
+        self._refusal = ""
+        if written is not None and int(written) != FORMAT:
+            self._refusal = (
+                f"memory.redis: {self._keys('*')} has format {int(written)}, and this program knows {FORMAT}: another version of"
+                " this program wrote it. Start that version, or set memory.redis.prefix to begin with nothing"
+                " (docs/operations.md, Another version)"
+            )
+            raise UnavailableError(self._refusal, service=Service.REDIS)
 
     def _rows_under(self, key: bytes) -> RedisRows:
         return RedisRows(self._connection, self._keys, Digests(key), deleted=self._times.pass_deletion, keep=self._keep)
@@ -307,12 +327,12 @@ class RedisTurnLog(StoredTurnLog):
 
         Takes some seconds: what has arrived in Redis stays in the spool for so long, though it was deleted there since. Redis
         rewrites in the background, and may not let us ask; its snapshots lose what was deleted at the next one.
+
+        While Redis is unavailable nothing is done: all that waits for it would be written anew, with every append waiting.
         """
-        try:
-            async with self._using("compact"):
-                await self._forwarder.settle()
-        finally:
-            await self._database.rewrite()
+        async with self._using("compact"):
+            await self._forwarder.settle()
+        await self._database.rewrite()
         with suppress(UnavailableError):
             persistence = await self._connection.execute("INFO", "persistence")
             if persistence.get("aof_enabled"):

@@ -16,6 +16,7 @@ changes keys of an owner and of the whole log. `maxmemory-policy` must be `noevi
 Keys. Whatever a client can choose is in them as a digest.
 
 key                      string   the secret of all digests
+format                   string   `FORMAT` of the version that was first
 sequence                 string   the last sequence number; after a loss of all it goes on from the microseconds since 1970
 latest                   zset     one member, whose score is the latest time of a turn or deletion (log.py)
 totals                   hash     durable counts
@@ -50,6 +51,9 @@ from semrouter_memory.turn_log.client_values import Digests
 from semrouter_memory.turn_log.rows import ERASED, Content, SessionRow, TurnRow
 from semrouter_memory.turn_log.storage import BATCH, MAX_SHARED, Changes
 from semrouter_memory.turn_log.tombstones import CACHED_OWNERS, OwnerTombstones, TombstoneCache, TombstoneChange
+
+FORMAT = 2
+"""Of all keys and values below the prefix, the sessions' state included; another one is refused."""
 
 _BATCH = 200
 

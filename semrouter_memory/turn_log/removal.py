@@ -5,7 +5,7 @@ transaction: a waiting or dead-lettered turn becomes a deleted one, a finished t
 
 A scope may hold thousands of turns, and appends do not wait for all of them. So a deletion of a scope first commits its
 tombstone: from then on no `View` shows what it covers. The turns are purged in batches; an owner whose purge is not
-complete is noted, and it is completed at the next start or sweep.
+complete is noted, and it is completed by the next sweep: there is one after every start.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -18,7 +18,8 @@ from semrouter_memory.turn_log.rows import SessionRow, TurnRow
 from semrouter_memory.turn_log.storage import BATCH, NEWEST, Changes, LogRows, Storage, waiting_turns
 from semrouter_memory.turn_log.tombstones import TombstoneChange, added, paused, resumed
 
-_FINISHED = frozenset({TurnState.EXTRACTED, TurnState.EMPTY})
+_ANSWERED = frozenset({TurnState.EXTRACTED, TurnState.EMPTY, TurnState.INCOMPLETE})
+"""Of an incomplete turn the calls are stored, and what the tools returned."""
 _AT_ONCE = 16
 """Turns that one transaction removes. Each may need reads of its session, and an append by another replica makes the
 transaction start again: a long one would never commit while a user talks."""
@@ -88,11 +89,11 @@ async def purge_pending(storage: Storage) -> None:
 
 
 async def erase_answers(storage: Storage, scope: Scope, since: int) -> None:
-    """Erase what was answered in the user's finished turns since then."""
+    """Erase what was answered in the user's turns since then that do not wait."""
     last: int | None = 0
 
     async def batch(rows: LogRows) -> tuple[Changes, int | None]:
-        found = await rows.listed(rows.digests.owner(scope), _FINISHED, before=last or 0, limit=BATCH)
+        found = await rows.listed(rows.digests.owner(scope), _ANSWERED, before=last or 0, limit=BATCH)
         answered = [row for row in found if row.observed_at >= since]
         return Changes(answers_erased=answered), found[-1].sequence if len(found) == BATCH else None
 

@@ -222,7 +222,8 @@ class Forwarder:
         self._held_seconds = KEPT_SECONDS
         self._spooled = asyncio.Event()
         self._spooled.set()
-        self._one_at_a_time = asyncio.Lock()
+        self.pausing = asyncio.Lock()
+        """While this is held, nothing is on its way."""
         self._held: deque[tuple[float, dict[str, int]]] = deque()
         """What has arrived and is still in the spool: until when, and up to which number of each run."""
         self._held_since = connection.disturbances
@@ -238,11 +239,6 @@ class Forwarder:
         """Something was spooled."""
         self._spooled.set()
 
-    @property
-    def pausing(self) -> asyncio.Lock:
-        """While this is held, nothing is on its way."""
-        return self._one_at_a_time
-
     async def forward(self, *, all_of_it: bool = True) -> list[Appended]:
         """Forward all that is spooled now; what became of it, in order.
 
@@ -253,7 +249,7 @@ class Forwarder:
             TurnLogError: Redis is unavailable; what had not arrived stays in the spool.
         """
         appended: list[Appended] = []
-        async with self._one_at_a_time:
+        async with self.pausing:
             with reported_as(TurnLogError, "turn log: forwarding"):
                 if all_of_it:
                     self._failed_runs.clear()

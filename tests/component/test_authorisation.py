@@ -9,6 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
+from semrouter_memory.errors import InvalidRequestError
+from semrouter_memory.manage import portable
 from semrouter_memory.model import OwnerKind
 from tests.management_ports import DESCRIPTION, TOKEN, Ports, descriptions, open_ports
 
@@ -180,6 +182,16 @@ def test_every_route_has_its_row(port: str) -> None:
     paths = descriptions()[port]["paths"]
     described = {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
     assert described | OF_ANOTHER_PROTOCOL == set(TABLES[port])
+
+
+def test_no_memory_is_imported_under_the_name_of_a_route() -> None:
+    """By its id it could be neither shown nor forgotten."""
+    names = {path.split("/")[3] for route in TABLES["user"] if (path := route.split(" ")[1]).count("/") > 2}
+    names.discard("{memory_id}")
+    assert {"mcp", "settings"} <= names
+    for name in names:
+        with pytest.raises(InvalidRequestError, match="must be 1 to 128"):
+            portable.parse(json.dumps({"content": "User likes tea", "id": name}).encode())
 
 
 @pytest.mark.parametrize(("port", "route"), MATRIX)

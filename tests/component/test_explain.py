@@ -13,7 +13,19 @@ from semrouter_memory.config import ManagementConfig
 from semrouter_memory.exchange.turns import ExchangeSettings
 from semrouter_memory.maintenance.recall_journal import receipt_lines
 from semrouter_memory.manage.http import create_user_api
-from semrouter_memory.model import OwnerKind, Reach, Scope, Tombstone, Turn
+from semrouter_memory.model import (
+    OwnerKind,
+    Reach,
+    Reason,
+    RecallOptions,
+    RecallRequest,
+    RecallResult,
+    Scope,
+    Steered,
+    Steering,
+    Tombstone,
+    Turn,
+)
 from semrouter_memory.ports import Embedder
 from semrouter_memory.recall.explanation import Verdict
 from semrouter_memory.transport import wire
@@ -82,8 +94,8 @@ async def injected(
     """What the processor tells of the request, and the body that goes upstream."""
     processor = Processor(
         settings=ExchangeSettings(known.config, max_body_bytes=1 << 20, max_answer_bytes=1 << 20),
-        recaller=known.recaller,
-        retainer=Retain(),
+        recall=known.recaller.recall,
+        accept=Retain().accept,
         observer=SilentObserver(),
         clock=known.clock,
     )
@@ -217,7 +229,7 @@ async def test_of_a_user_without_memories_the_organisations_are_explained_as_the
     async with recalling(embedder) as made:
         await made.remember("The travel budget of a trip is $2,000 at most", "Lunch is at noon", scope=ACME)
         answer = await explained(made, headers={"x-memory-org": "acme"})
-        nothing = await explained(made, "How are you today?", headers={"x-memory-org": "acme"})
+        nothing = await explained(made, "Is my bicycle red?", headers={"x-memory-org": "acme"})
     assert answer["reason"] == "injected"
     assert answer["question"]["searched"] == [QUESTION]
     assert answer["question"]["wants"] is not None
@@ -306,6 +318,16 @@ async def test_a_receipt_says_what_a_request_was_given(known: Recalling) -> None
     await injected(known, "hello")
     await writer.flush()
     assert [each["reason"] for each in await receipts(known)] == ["greeting"]
+
+
+async def test_a_receipt_says_what_an_order_to_forget_did(known: Recalling) -> None:
+    writer = known.pipelines.journal
+    request = RecallRequest(scope=ALICE, query="Forget that.", options=RecallOptions(limit=5, threshold=0.6))
+    steered = Steered(Steering.FORGOTTEN, ("mem_1",))
+    writer.note(request, RecallResult(reason=Reason.NO_MEMORIES, steered=steered))
+    await writer.flush()
+    (receipt,) = await receipts(known)
+    assert (receipt["steering"], receipt["forgotten"]) == ("forgotten", ["mem_1"])
 
 
 async def test_a_late_recall_says_so(embedder: Embedder) -> None:

@@ -243,15 +243,69 @@ async def test_chinese(embedder: Embedder) -> None:
         (("我对花生过敏",), "忘掉我的工资"),
         (("我对花生过敏", "我住在奥斯陆"), "Forget what I told you about my salary"),
         (("我的夏威夷旅行预算是1万美元", "I am allergic to peanuts"), "忘掉关于我的预算的内容"),
+        ((BUDGET, "I live in Lisbon and my dog is called Pixel"), "forget what I told you about my rent"),
+        (("I drive a red Saab",), "forget what I told you about my favourite colour"),
+        (("I work night shifts at the harbour", "I am vegan since 2019"), "forget what I told you about my boss"),
     ],
 )
-async def test_of_few_memories_an_order_in_chinese_or_about_chinese_ones_deletes_no_other(
+async def test_of_few_memories_an_order_deletes_no_other(
     embedder: Embedder, facts: tuple[str, ...], order: str
 ) -> None:
+    """Each of them looks relevant."""
     async with recalling(embedder, forget_deadline_ms=10_000) as made:
         await made.remember(*facts, metadata={FORM: "quote"})
         await made.pipelines.steers.obey(said(order))
         assert await contents(made) >= {each for each in facts if "预算" not in each}
+
+
+@pytest.mark.parametrize(
+    ("facts", "subject", "gone"),
+    [
+        (
+            (
+                "My flight to Lisbon leaves on June 3",
+                "My flight to Porto leaves on June 9",
+                "I'm at the Tivoli in Lisbon",
+            ),
+            "my flight to Porto",
+            {"My flight to Porto leaves on June 9"},
+        ),
+        (
+            ("I have a dog called Rex", "I have a cat called Miso", "Rex is allergic to chicken"),
+            "Rex's allergy",
+            {"Rex is allergic to chicken"},
+        ),
+        (
+            ("My son Leo plays football", "My daughter Mia plays the violin", "Leo's school is Lincoln High"),
+            "Leo’s school",
+            {"Leo's school is Lincoln High"},
+        ),
+        (
+            ("I went hiking in the Cascades and loved it", "Every Saturday I hike with my sister Nora", "I cook daily"),
+            "hiking with Nora",
+            {"Every Saturday I hike with my sister Nora"},
+        ),
+        (
+            ("My budget for the Hawaii trip is $10,000", "I booked a hotel in Hawaii", "I work as a nurse"),
+            "my trip to Hawaii",
+            {"My budget for the Hawaii trip is $10,000", "I booked a hotel in Hawaii"},
+        ),
+    ],
+)
+async def test_of_few_memories_what_only_stands_near_the_subject_stays(
+    embedder: Embedder, facts: tuple[str, ...], subject: str, gone: set[str]
+) -> None:
+    async with recalling(embedder, forget_deadline_ms=10_000) as made:
+        await made.remember(*facts, metadata={FORM: "quote"})
+        await made.pipelines.steers.obey(said(f"Forget what I told you about {subject}."))
+        assert set(facts) - await contents(made) == gone
+
+
+async def test_of_few_memories_one_that_is_meant_in_other_words_is_deleted(embedder: Embedder) -> None:
+    async with recalling(embedder, forget_deadline_ms=10_000) as made:
+        await made.remember("We are trying for a baby", "I owe my brother 2,000 euros", metadata={FORM: "quote"})
+        await made.pipelines.steers.obey(said("forget what I told you about my debts"))
+        assert await contents(made) == {"We are trying for a baby"}
 
 
 async def test_an_unavailable_store_fails_no_request(

@@ -231,6 +231,19 @@ async def test_an_insight_goes_with_a_source_that_holds_no_longer(house: Reflect
     assert report.deleted["orphaned"] == {"reflective": 1}
 
 
+async def test_an_insight_stays_when_a_source_is_merged_and_goes_with_the_summary(house: Reflecting) -> None:
+    await house.told("I really love jazz music", "I love jazz music", "I listen to jazz every night")
+    await house.reflecting(said(("User spends evenings with jazz", [1, 2, 3]))).sweep()
+    maintenance = house.maintenance(consolidate="on", consolidate_at=2)
+    assert (await maintenance.sweep()).summaries == 1
+    assert not (await maintenance.sweep()).deleted
+    assert len(await house.insights()) == 1
+    (summary,) = [memory for memory in await house.active() if memory.ids("consolidated_from")]
+    await house.keep(replace(summary, superseded_at=NOW, superseded_by="m2"))
+    assert (await maintenance.sweep()).deleted["orphaned"] == {"reflective": 1}
+    assert await house.insights() == []
+
+
 async def test_an_insight_is_not_merged_with_others(house: Reflecting) -> None:
     """The merged statement would stay when the insight has to go."""
     await house.told(*QUOTES)

@@ -4,7 +4,8 @@ import asyncio
 import http.server
 import json
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,12 @@ import pytest_asyncio
 from typer.testing import CliRunner, Result
 
 from semrouter_memory.cli import app as command_line
-from semrouter_memory.errors import NotFoundError
+from semrouter_memory.errors import InvalidRequestError, NotFoundError, StoreUnavailableError
+from semrouter_memory.knowledge import service
+from semrouter_memory.knowledge.reading import ReadDocument
 from semrouter_memory.model import Criteria, OwnerKind, Scope
+from semrouter_memory.store import memory_collection
+from semrouter_memory.store.connection import MilvusConnection
 from tests.component.test_management_files import TOKEN, House, living_in
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -240,6 +245,34 @@ async def test_a_document_that_is_removed_while_it_is_added_stays_removed(
     assert await _contents(house) == set()
 
 
+async def test_a_removal_that_was_interrupted_is_completed_when_it_is_repeated(
+    house: House, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever of the rows are gone: the document's own is among the first."""
+    file = tmp_path / "handbook.md"
+    file.write_text(HANDBOOK)
+    await run("add", str(file), org="broken")
+    document = str((await _listed(run, "broken"))["Handbook"]["id"])
+    delete, deleted = MilvusConnection.delete, list[str]()
+
+    async def once(self: MilvusConnection, keys: Sequence[str]) -> None:
+        if deleted:
+            raise StoreUnavailableError("away")
+        deleted.extend(keys)
+        await delete(self, keys)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(MilvusConnection, "delete", once)
+        broken.setattr(memory_collection, "_KEYS_BATCH", 1)
+        assert (await run("remove", document, org="broken")).exit_code != 0
+    owner = Scope("broken", kind=OwnerKind.ORGANISATION)
+    assert len(deleted) == 1
+    assert len(await _contents(house, owner)) == 2
+    assert (await run("remove", document, org="broken")).exit_code == 0
+    assert await _contents(house, owner) == set()
+    assert isinstance((await run("remove", document, org="broken")).exception, NotFoundError)
+
+
 @pytest.mark.parametrize("stored", [None, "# Rules\n\n## A\n\nAlpha.\n\n## B\n\nBeta."])
 async def test_of_two_versions_that_are_added_at_the_same_time_the_last_is_stored_whole(
     house: House, monkeypatch: pytest.MonkeyPatch, stored: str | None
@@ -269,3 +302,24 @@ async def test_of_two_versions_that_are_added_at_the_same_time_the_last_is_store
         assert [each["content"] for each in shown["text"]] == ["Alpha.", "Beta.", "Gamma."]
         assert await _contents(house) == {"Rules", "Alpha.", "Beta.", "Gamma."}
         await client.delete(f"/v1/knowledge/{document}", params={"owner": "org:acme"})
+
+
+async def test_documents_are_read_one_after_the_other(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once they take the few threads in which memories are learned and written."""
+    reading = 0
+    most = 0
+
+    def slow(source: str, *_: object) -> ReadDocument:
+        nonlocal reading, most
+        reading += 1
+        most = max(most, reading)
+        time.sleep(0.05)
+        reading -= 1
+        raise InvalidRequestError(f"{source}: holds no text")
+
+    monkeypatch.setattr(service, "read", slow)
+    async with house.http(token=TOKEN) as http:
+        sources = [{"owner": "org:acme", "source": f"slow{number}.md"} for number in range(20)]
+        answers = await asyncio.gather(*(http.post("/v1/knowledge", params=each, content=b"x") for each in sources))
+    assert {answer.status_code for answer in answers} == {400}
+    assert most == 1

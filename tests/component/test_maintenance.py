@@ -13,7 +13,13 @@ import pytest
 from semrouter_memory.backends import Backends
 from semrouter_memory.config import AgeingConfig, ManagementConfig
 from semrouter_memory.deletion.service import DeletionService
-from semrouter_memory.errors import ChatModelError, InvalidRequestError, StoreUnavailableError, TurnLogError
+from semrouter_memory.errors import (
+    ChatModelError,
+    InvalidRequestError,
+    StoreUnavailableError,
+    TurnLogError,
+    UnavailableError,
+)
 from semrouter_memory.language.third_person import embedded_text
 from semrouter_memory.lineage import all_memories
 from semrouter_memory.maintenance import schedule
@@ -210,6 +216,34 @@ async def test_what_was_deleted_while_the_store_was_away_is_erased(house: House)
     report = await house.maintenance().sweep()
     assert house.store.ids == {"m0"}
     assert report.deleted == {"tombstoned": {"semantic": 2}}
+
+
+async def test_a_deletion_that_was_interrupted_is_finished_with_every_trace(house: House) -> None:
+    """As an order in a user's message leaves it whose process is killed: the memory is hidden, and nothing else is done."""
+    said = Turn(
+        scope=ALICE,
+        hints=SessionHints(explicit="s1"),
+        user_texts=("I earn 5,000 euros",),
+        assistant_text="ok",
+        observed_at=NOW,
+    )
+    of_it = {"turn_ids": [house.turn_log.append(said, remember=False).turn_id]}
+    quote = aged("m0", content="I earn 5,000 euros", metadata={"form": "quote", **of_it})
+    await house.keep(
+        quote,
+        aged("m1", content="User's salary is 5,000 euros", metadata={"quote": "m0", **of_it}),
+        aged("m2", content="Talked of pay", kind=MemoryType.EPISODIC, source="session", metadata=of_it),
+        aged("m3"),
+        aged("m4", scope=BOB),
+    )
+    house.clock.step(minutes=1)
+    await DeletionService(house.backends).hide(quote)
+    house.store.away = True
+    await house.maintenance().sweep()
+    house.store.away = False
+    await house.maintenance().sweep()
+    assert house.store.ids == {"m3", "m4"}
+    assert await house.turn_log.list_turns(scope=ALICE, states=None, limit=10) == []
 
 
 async def test_history_of_an_expired_memory_leaves_with_it(house: House) -> None:
@@ -536,6 +570,19 @@ async def test_two_replicas_and_a_restart_share_one_pace(house: House) -> None:
     assert len(house.observer.reports) == 3
 
 
+async def test_a_shorter_pace_holds_from_the_restart_on(house: House) -> None:
+    """Not only when the time of the longer one is over."""
+    house.clock.step(minutes=1)
+    maintenance = house.maintenance(sweep_seconds=10**6, compact_hours=0)
+    house.clock.step(minutes=1)
+    await maintenance.run_due()
+    maintenance = house.maintenance(sweep_seconds=300, compact_hours=0)
+    for _ in range(10):
+        house.clock.step(minutes=1)
+        await maintenance.run_due()
+    assert len(house.observer.reports) == 3
+
+
 async def test_a_clock_that_is_set_back_a_day_stops_neither_sweeps_nor_compactions(house: House) -> None:
     """Nor does a replica that swept before believe that it has just done so."""
     house.clock.step(days=1)
@@ -690,6 +737,20 @@ async def test_a_summary_that_the_embedding_model_does_not_read_to_its_end_is_no
     model = ScriptedModel("User's Hawaii budget is $12,000 (before $10,000, then $2,000 added)")
     await house.maintenance(model, consolidate="on", consolidate_at=3).sweep()
     assert [memory.content for memory in await house.active()] == [model.answer]
+
+
+async def test_an_owner_is_consolidated_once_between_two_sweeps(house: House) -> None:
+    """What the model words badly, and no rule can word, is not asked for again at each change."""
+    await keep_hawaii(house)
+    house.embedder = HashedEmbedder(max_passage_tokens=16)
+    model = ScriptedModel("User goes to Hawaii")
+    maintenance = house.maintenance(model, consolidate="on", consolidate_at=3)
+    for asked in (1, 1, 2):
+        if asked > len(model.prompts):
+            await maintenance.sweep()
+        maintenance.changed(ALICE)
+        await maintenance.maintain_changed()
+        assert len(model.prompts) == asked
 
 
 async def test_below_the_threshold_nothing_is_merged(house: House) -> None:
@@ -887,6 +948,31 @@ async def test_a_forgotten_original_is_not_recalled_in_its_summary(house: House)
     assert {hit.memory.id for hit in hits} == {"m0", "m2"}
     assert await house.store.get(ALICE, summary.id) is None
     assert (await house.turn_log.tombstones(ALICE)).covers(summary)
+
+
+async def test_a_deletion_that_was_interrupted_takes_no_other_original_of_a_summary_along(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The summary is hidden already, and they are only its history: also of a summary of summaries."""
+
+    async def away(*_: Any) -> None:
+        raise StoreUnavailableError("away")
+
+    await keep_hawaii(house)
+    await house.maintenance(consolidate="on", consolidate_at=3).sweep()
+    (summary,) = await house.active()
+    late = aged("m3", content="Booked a flight to Hawaii")
+    at = house.clock.now()
+    above = replace(aged("s0", content="All of it", metadata={"consolidated_from": [summary.id, "m3"]}), created_at=at)
+    await house.keep(above, *(replace(each, superseded_at=at, superseded_by=above.id) for each in (summary, late)))
+    house.clock.step(minutes=1)
+    with monkeypatch.context() as interrupted:
+        interrupted.setattr(house.store, "upsert", away)
+        with pytest.raises(UnavailableError):
+            await service(house).forget(ALICE, "m1")
+    house.clock.step(minutes=1)
+    await house.maintenance().sweep()
+    assert {memory.id for memory in await house.active()} == {"m0", "m2", "m3"}
 
 
 @pytest.mark.parametrize(

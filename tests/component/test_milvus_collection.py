@@ -8,8 +8,9 @@ import sqlite3
 import sys
 import time
 import traceback
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ from semrouter_memory.store.index_record import RecordFormat
 from semrouter_memory.store.lite import LiteServer
 from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.store.owner_index import build_index, unlabelled
-from semrouter_memory.store.schema import row_from
+from semrouter_memory.store.schema import VERSION, Row, row_from
 from tests.faults.parts import lite_process
 from tests.memories import DIMENSION, NOW, embedded, memory, recallable, vector
 from tests.milvus_server import MilvusServer
@@ -74,6 +75,19 @@ async def test_another_embedding_is_refused_even_at_the_same_dimension(uri: str,
             pass
     async with opened(tmp_path, uri=uri) as store:
         assert await store.get(ALICE, "mem_1") == memory(ALICE)
+
+
+async def test_one_of_a_newer_version_is_refused_without_advice_to_copy_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("semrouter_memory.store.schema.VERSION", VERSION + 1)
+        async with opened(tmp_path):
+            pass
+    with pytest.raises(ConfigurationError, match="start the newer version") as refused:
+        async with opened(tmp_path):
+            pass
+    assert "reembed" not in str(refused.value)
 
 
 async def test_a_collection_that_somebody_else_made_is_left_alone(milvus_server: MilvusServer, tmp_path: Path) -> None:
@@ -267,6 +281,32 @@ async def test_lite_keeps_memories_over_a_restart(tmp_path: Path) -> None:
             hits = await store.search(recallable(ALICE), vector(0), limit=5)
             assert hits[0].memory.id == "mem_0"
             assert len(hits) == n + 1
+
+
+async def test_a_process_that_is_killed_while_it_writes_many_leaves_no_passage_without_its_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Recall would find it, and nobody could list or delete it."""
+    write, written = MilvusStore._upsert, list[int]()
+
+    async def killed(self: MilvusStore, rows: Sequence[Row]) -> None:
+        if written:
+            raise KeyboardInterrupt
+        written.append(len(rows))
+        await write(self, rows)
+
+    memories = [memory(ALICE, f"mem_{number}", metadata={"passage_count": 90}) for number in range(3)]
+    rows = [embedded(replace(each, passage=at)) for each in memories for at in (*range(1, 91), 0)]
+    async with opened(tmp_path) as store:
+        with monkeypatch.context() as broken:
+            broken.setattr(MilvusStore, "_upsert", killed)
+            with pytest.raises(KeyboardInterrupt):
+                await store.upsert(ALICE, rows)
+        found = await store.load_owner(ALICE, limit=1_000, now=NOW)
+        assert found is not None
+        assert {row.memory.id for row in found} == {"mem_0", "mem_1"}
+        assert await store.get(ALICE, "mem_1") is not None
+    assert written == [182]
 
 
 async def test_lite_that_dies_is_started_again(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from semrouter_memory.config import MilvusConfig
 from semrouter_memory.errors import StoreUnavailableError
 from semrouter_memory.model import Reach, Scope
+from semrouter_memory.store.lite import LiteServer
 from semrouter_memory.store.milvus import MilvusStore
 from tests.memories import DIMENSION, embedded, memory, recallable, vector
 from tests.store_observer import StoreObserver
@@ -49,6 +51,30 @@ def strings_in(directory: Path, pattern: str, count: int) -> int:
     files = [path for path in directory.rglob("*") if path.is_file() and not path.name.endswith(".lock")]
     data = b"".join(path.read_bytes() for path in files)
     return sum(pattern.format(number).encode() in data for number in range(count))
+
+
+async def test_a_process_makes_nothing_in_the_home_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Milvus Lite removes its directory there when it ends, and fails where another one makes it at the same time."""
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    async with opened(tmp_path) as store:
+        await write(store, STAYS, range(1))
+        assert not list(home.iterdir())
+        assert os.environ["HOME"] == str(home)
+
+
+async def test_stores_that_are_opened_at_once_leave_the_home_directory_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    servers = [LiteServer(tmp_path / f"{number}.db") for number in range(3)]
+    try:
+        await asyncio.gather(*(asyncio.to_thread(server.start) for server in servers))
+        assert os.environ["HOME"] == str(tmp_path)
+    finally:
+        for server in servers:
+            server.stop()
 
 
 async def test_after_a_compaction_nothing_deleted_is_in_any_file(tmp_path: Path) -> None:

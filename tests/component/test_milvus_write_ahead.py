@@ -17,13 +17,17 @@ from pymilvus import AsyncMilvusClient, MilvusException
 from semrouter_memory.config import MilvusConfig
 from semrouter_memory.errors import StoreUnavailableError, TurnLogError
 from semrouter_memory.model import Criteria, EmbeddedMemory, Memory, Reach, Scope, Tombstone
-from semrouter_memory.store import lite_file, schema, supervisor
-from semrouter_memory.store.connection import StoreTarget
+from semrouter_memory.ports import OwnerLocks
+from semrouter_memory.state.local import InProcessOwnerLocks, InProcessOwnerVersions
+from semrouter_memory.store import lite_file, schema, supervisor, write_ahead
+from semrouter_memory.store.connection import MilvusConnection, StoreTarget
 from semrouter_memory.store.location import LiteFile, Server
 from semrouter_memory.store.milvus import MilvusStore
+from semrouter_memory.store.owner_versions import OwnerVersions
 from semrouter_memory.store.write_ahead import TombstonesOf, journal_of
 from semrouter_memory.turn_log.sqlite_log import SqliteTurnLog
 from tests.faults.parts import killed_between_delete_and_insert, lite_process
+from tests.indexed_store import IndexedStore
 from tests.memories import DIMENSION, NOW, embedded, memory
 from tests.milvus_server import MilvusServer
 from tests.store_observer import StoreObserver
@@ -45,6 +49,8 @@ async def opened(
     *,
     observer: StoreObserver | None = None,
     tombstones: TombstonesOf | None = None,
+    versions: OwnerVersions | None = None,
+    locks: OwnerLocks | None = None,
     **settings: Any,
 ) -> AsyncIterator[MilvusStore]:
     store = MilvusStore(
@@ -53,6 +59,8 @@ async def opened(
         fingerprint="test",
         observer=observer or StoreObserver(),
         tombstones=tombstones,
+        versions=versions,
+        locks=locks,
     )
     await store.start()
     try:
@@ -81,7 +89,7 @@ def interrupted(directory: Path, rows: Sequence[EmbeddedMemory]) -> None:
         fingerprint="test",
     )
     encoded = [schema.row_from(row.memory.scope, row, dimension=DIMENSION) for row in rows]
-    journal_of(target, directory).add(encoded).close()
+    journal_of(target, directory).add(encoded)
 
 
 def open_writes(directory: Path) -> list[Path]:
@@ -266,6 +274,23 @@ async def test_a_deletion_reaches_what_is_open(tmp_path: Path, monkeypatch: pyte
         assert await store.get(BOB, "stays-WKVB") is not None
 
 
+async def test_a_deletion_waits_for_the_end_of_repetitions(tmp_path: Path) -> None:
+    """What is repeated meanwhile is not taken out of the journal under its hands, and is deleted after."""
+    observer = StoreObserver()
+    interrupted(tmp_path, [version(ALICE, "gone-XQZJ", 1)])
+
+    async def unknown(_: Scope) -> Any:
+        raise TurnLogError("the turn log cannot be read")
+
+    async with opened(tmp_path, tombstones=unknown, observer=observer) as store:
+        async with store.writes.exclusive():
+            deleting = asyncio.create_task(store.delete(ALICE, ["gone-XQZJ"]))
+            await asyncio.sleep(0.05)
+            assert len(open_writes(tmp_path)) == 1
+        assert await deleting == 0
+        assert open_writes(tmp_path) == []
+
+
 async def test_while_the_disk_is_full_memories_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is open waits until there is room, and is completed without anybody's help."""
     monkeypatch.setattr(supervisor, "UNSETTLED_SECONDS", 0.1)
@@ -280,6 +305,75 @@ async def test_while_the_disk_is_full_memories_can_be_read(tmp_path: Path, monke
             full.undo()
             await eventually_open(tmp_path, 0)
             assert number_of(await store.get(ALICE, "mem_2")) == 1
+
+
+async def test_what_is_open_waits_for_its_owners_lock_and_keeps_nobody_from_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another replica may be about to change the row, or to delete it; or it was killed with the lock."""
+    monkeypatch.setattr(supervisor, "UNSETTLED_SECONDS", 0.1)
+    monkeypatch.setattr(write_ahead, "_LOCK_SECONDS", 0.1)
+    interrupted(tmp_path, [version(ALICE, "mem_1", 1)])
+    interrupted(tmp_path, [version(BOB, "mem_1", 1)])
+    locks = InProcessOwnerLocks()
+    async with locks.hold(ALICE), opened(tmp_path, locks=locks) as store:
+        assert store.available
+        assert await store.get(BOB, "mem_1") is not None
+        assert len(open_writes(tmp_path)) == 1
+        await store.upsert(ALICE, [version(ALICE, "mem_2", 1)])
+    async with opened(tmp_path, locks=locks) as store:
+        assert await store.get(ALICE, "mem_1") is not None
+        assert open_writes(tmp_path) == []
+
+
+async def test_a_write_that_takes_too_long_keeps_nobody_from_reading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does it after a restart; it is completed when there is time for it."""
+    monkeypatch.setattr(supervisor, "UNSETTLED_SECONDS", 0.1)
+    observer, attempts = StoreObserver(), list[str]()
+    upsert = MilvusConnection.upsert
+
+    async def endless(*_: Any) -> None:
+        attempts.append("again")
+        await asyncio.sleep(60)
+
+    async with opened(tmp_path, observer=observer, timeout_ms=1_000) as store:
+        monkeypatch.setattr(MilvusConnection, "upsert", endless)
+        with pytest.raises(StoreUnavailableError):
+            await store.upsert(ALICE, [version(ALICE, "mem_1", 1)])
+        async with asyncio.timeout(20):
+            while len(attempts) < 3:  # noqa: ASYNC110 - the port has no event to wait for
+                await asyncio.sleep(0.01)
+        assert store.available
+        monkeypatch.setattr(MilvusConnection, "upsert", upsert)
+        await eventually_open(tmp_path, 0)
+        assert number_of(await store.get(ALICE, "mem_1")) == 1
+    assert [available for available, _ in observer.states] == [True]
+
+
+async def test_recall_finds_what_was_completed_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its owner's memories were read in without it, and nobody else writes to Milvus Lite: they would stay as they are."""
+    monkeypatch.setattr(supervisor, "UNSETTLED_SECONDS", 0.1)
+    versions = InProcessOwnerVersions()
+    interrupted(tmp_path, [version(ALICE, "mem_1", 1)])
+    with monkeypatch.context() as full:
+        full.setattr(lite_file, "_SPARE_BYTES", 1 << 60)
+        async with opened(tmp_path, versions=versions) as store:
+            replica = IndexedStore(store, versions, on_error=raising)
+            until = asyncio.get_running_loop().time() + 60
+            before = await replica.index(ALICE, until=until)
+            full.undo()
+            await eventually_open(tmp_path, 0)
+            after = await replica.index(ALICE, until=until)
+            await replica.close()
+    assert before is not None
+    assert after is not None
+    assert (len(before.created_at), len(after.created_at)) == (0, 1)
+
+
+def raising(error: BaseException) -> None:
+    raise error
 
 
 async def test_a_copy_takes_along_what_is_open(tmp_path: Path) -> None:
@@ -301,6 +395,6 @@ def test_writes_for_one_server_are_not_made_on_another(tmp_path: Path) -> None:
         return StoreTarget(location=Server(uri), token="", collection="c", dimension=DIMENSION, fingerprint="test")
 
     row = schema.row_from(ALICE, version(ALICE, "mem_1", 1), dimension=DIMENSION)
-    journal_of(at("http://one:19530"), tmp_path).add([row]).close()
+    journal_of(at("http://one:19530"), tmp_path).add([row])
     assert journal_of(at("http://other:19530"), tmp_path).open_writes() == []
     assert len(journal_of(at("http://one:19530"), tmp_path).open_writes()) == 1

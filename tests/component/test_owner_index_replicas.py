@@ -18,16 +18,12 @@ from semrouter_memory.state.local import InProcessOwnerVersions
 from semrouter_memory.state.redis import RedisOwnerVersions, version_key
 from semrouter_memory.store.milvus import MilvusStore
 from tests.indexed_store import IndexedStore
-from tests.memories import DIMENSION, NOW, embedded, memory, vector
+from tests.memories import DIMENSION, embedded, memory, vector
 from tests.redis_server import RedisServer
+from tests.replicas import until
 from tests.store_observer import StoreObserver
 
 ALICE = Scope("alice")
-
-
-class Clock:
-    def now(self) -> datetime:
-        return NOW
 
 
 class CountingStore(MilvusStore):
@@ -55,7 +51,7 @@ def raising(error: BaseException) -> None:
 
 @contextlib.asynccontextmanager
 async def in_process(store: MilvusStore, versions: InProcessOwnerVersions) -> AsyncIterator[IndexedStore]:
-    replica = IndexedStore(store, versions, clock=Clock(), on_error=raising)
+    replica = IndexedStore(store, versions, on_error=raising)
     yield replica
     await replica.close()
 
@@ -67,7 +63,6 @@ async def by_redis(store: MilvusStore, server: RedisServer, prefix: str) -> Asyn
         store,
         # A busy machine is no slow Redis.
         RedisOwnerVersions(connection, prefix=prefix, patience_seconds=10),
-        clock=Clock(),
         on_error=raising,
     )
     yield replica
@@ -137,8 +132,12 @@ async def test_a_redis_that_hangs_is_found_out_within_recalls_patience_and_asked
     """Meanwhile the store is asked: an index is worth a wait, once. The times are those that a busy machine keeps."""
     loop = asyncio.get_running_loop()
     connection = RedisConnection(RedisConfig(url=own_redis_server.url, timeout_ms=2_000, retry_seconds=0.05))
+
+    async def unavailable() -> bool:
+        return not connection.available
+
     versions = RedisOwnerVersions(connection, prefix="p", patience_seconds=0.5)
-    replica = IndexedStore(store, versions, clock=Clock(), on_error=raising)
+    replica = IndexedStore(store, versions, on_error=raising)
     await index(replica)
     own_redis_server.pause()
     # It waits for longer than for its number, as recall does.
@@ -147,8 +146,7 @@ async def test_a_redis_that_hangs_is_found_out_within_recalls_patience_and_asked
     assert connection.disturbances == 0
     assert await replica.index(ALICE, until=loop.time() + 5) is None
     # Locks that are held must not be trusted when it hangs for longer.
-    await asyncio.wait_for(connection.wait_while_slow(), 10)
-    assert not connection.available
+    await until(unavailable)
     assert connection.disturbances == 1
     own_redis_server.resume()
     await asyncio.wait_for(connection.wait(), 30)

@@ -65,6 +65,28 @@ ASKED = (
     ("User drinks oat milk", "what kind of milk do I drink?"),
     ("User is saving for a sailing boat", "what am I saving for"),
 )
+ASKED_IN_CHINESE = (
+    ("物业费一个月三百六", "物业费多少"),
+    ("孩子的班主任姓孙", "班主任姓什么"),
+    ("车险在太保买的", "车险在哪买的"),
+    ("租期到明年八月", "租期到什么时候"),
+    ("健身教练叫大鹏", "教练叫什么名字"),
+    ("养了一只乌龟,叫闪电", "乌龟叫什么"),
+    ("隻貓十二歲喇", "隻貓幾多歲"),
+    ("奶奶住在三亚", "奶奶住哪"),
+    ("婚礼定在十月六号", "婚礼是哪天"),
+    ("宽带是移动的，五百兆", "宽带多少兆"),
+)
+NOT_ASKED_IN_CHINESE = (
+    "黄山门票多少钱",
+    "相对论是谁提出的",
+    "水在多少度结冰",
+    "写一句关于雨天的诗",
+    "把“早安”翻译成法语",
+    "光的速度是多少",
+    "谢谢啦",
+    "端午节吃什么",
+)
 NOT_ASKED = (
     "what is the capital of norway",
     "how old is the universe",
@@ -132,6 +154,15 @@ async def missed(embedder: Embedder, request: Callable[[str], str]) -> list[str]
 
 async def test_plain_questions_find_what_they_ask_for(embedder: Embedder) -> None:
     assert not await missed(embedder, lambda question: question)
+
+
+async def test_plain_chinese_questions_that_leave_the_person_out_find_what_they_ask_for(embedder: Embedder) -> None:
+    async with recalling(embedder) as known:
+        scope = Scope("user-zh")
+        await known.remember(*(fact for fact, _ in ASKED_IN_CHINESE), scope=scope)
+        missed = [asked for fact, asked in ASKED_IN_CHINESE if fact not in await known.given(asked, scope=scope)]
+        needless = [asked for asked in NOT_ASKED_IN_CHINESE if await known.given(asked, scope=scope)]
+    assert (missed, needless) == ([], [])
 
 
 async def test_courtesies_around_plain_questions_make_no_difference(embedder: Embedder) -> None:

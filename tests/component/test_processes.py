@@ -162,7 +162,6 @@ async def test_turns_that_no_process_would_forward_are_named(tmp_path: Path, dir
     path = tmp_path / directory / "turns.db"
     path.parent.mkdir(exist_ok=True)
     turn_log = SqliteTurnLog(path, clock=SystemClock())
-    await turn_log.start()
     turn_log.close()
     preflight.check(config)
     with closing(sqlite3.connect(path)) as spool:
@@ -177,7 +176,6 @@ async def test_a_log_that_was_kept_without_redis_is_not_passed_over_in_silence(t
     """Its waiting turns, deletions and pauses are in no Redis. Once it is used with one, it is the spool alone."""
     path, alice = tmp_path / "turns.db", Scope("alice")
     turn_log = SqliteTurnLog(path, clock=SystemClock())
-    await turn_log.start()
     config = Config(memory=REDIS | MILVUS | {"data_dir": str(tmp_path)}, management=free_ports())
     preflight.check(config)
     said = Turn(scope=alice, hints=SessionHints(), user_texts=("x",), assistant_text="y", observed_at=datetime.now(UTC))

@@ -81,8 +81,8 @@ class Service:
     ) -> AsyncIterator[grpc.aio.Channel]:
         processor = Processor(
             settings=ExchangeSettings(MemoryConfig(), max_body_bytes=1 << 26, max_answer_bytes=1 << 20),
-            recaller=self.recall,
-            retainer=self.retain,
+            recall=self.recall.recall,
+            accept=self.retain.accept,
             observer=self.observer,
             clock=Now(),
             shared_secret=secret,
@@ -207,6 +207,36 @@ async def test_a_bypass_is_reported_once(service: Service) -> None:
     async with service.serve() as channel:
         assert len(await exchange(channel, [message])) == 1
     assert service.observer.events == [ExchangeBypassed(Reason.UNKNOWN_PATH)]
+
+
+async def test_a_recall_is_reported_once_where_the_answer_is_passed_on_and_not_stored(service: Service) -> None:
+    """In full duplex the stream goes on behind it."""
+    duplex = pb.ProtocolConfiguration.FULL_DUPLEX_STREAMED
+    messages = [*request_side(observing=False, request_mode=duplex, response_mode=duplex), *response_side()]
+    async with service.serve() as channel:
+        replies = await exchange(channel, messages, metadata=(("x-memory-auto-store", "false"),))
+    assert [reply.WhichOneof("response") for reply in replies][-1] == "response_body"
+    assert len(service.recall.requests) == 1
+    assert (service.observer.events, service.retain.turns) == ([], [])
+
+
+@pytest.mark.parametrize("observing", [False, True])
+async def test_an_answer_of_envoys_own_passes_in_full_duplex_and_is_nothing_to_an_observer(
+    service: Service, *, observing: bool
+) -> None:
+    """Where a filter before ours refuses a request, the answer is the first that we see of it."""
+    duplex = pb.ProtocolConfiguration.FULL_DUPLEX_STREAMED
+    refused = pb.ProcessingRequest(
+        response_headers=headers("response", status="401"),
+        observability_mode=observing,
+        protocol_config=pb.ProtocolConfiguration(request_body_mode=duplex, response_body_mode=duplex),
+    )
+    page = pb.ProcessingRequest(response_body=pb.HttpBody(body=b"Who are you?", end_of_stream=True))
+    async with service.serve() as channel:
+        replies = await exchange(channel, [refused, page])
+    pieces = [reply.response_body.response.body_mutation.streamed_response for reply in replies[1:]]
+    assert [(piece.body, piece.end_of_stream) for piece in pieces] == ([] if observing else [(b"Who are you?", True)])
+    assert service.observer.events == ([] if observing else [ExchangeBypassed(Reason.EARLY_RESPONSE)])
 
 
 async def test_a_client_that_goes_away_leaves_no_turn_and_no_error(service: Service) -> None:

@@ -284,7 +284,7 @@ async def test_a_long_memory_is_found_by_its_last_sentence_and_shown_whole(pair:
     assert len(given) < 500
     block = (await pair.near.ask(BOAT)).text
     assert f"- … {given}" in block
-    first, *_ = (hit.memory for hit in (await service.search(Criteria(ALICE), BOAT, limit=5)).hits)
+    first, *_ = (hit.memory for hit in (await service.search(Criteria(ALICE), BOAT, limit=5))[0])
     assert {first.content, (await service.get(ALICE, long.id)).content} == {long.content}
     assert [each.id for each in await _all(pair.near)].count(long.id) == 1
     assert [each.content async for each in service.export(ALICE)].count(long.content) == 1

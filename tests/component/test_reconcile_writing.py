@@ -113,9 +113,7 @@ class Writing:
         self.clock = SettableClock()
         self.log = SqliteTurnLog(path / "turns.db", clock=self.clock)
         self.store = InMemoryStore(dimension=384)
-        self.indexes = IndexCache(
-            self.store, InProcessOwnerVersions(), config=OwnerIndexConfig(), clock=self.clock, on_error=_raise
-        )
+        self.indexes = IndexCache(self.store, InProcessOwnerVersions(), config=OwnerIndexConfig(), on_error=_raise)
         self.announcing = AnnouncingWriter(self.store, self.indexes)
         self.indexed = indexed
         self.locks = WatchedLocks()

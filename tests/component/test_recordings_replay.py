@@ -1,11 +1,10 @@
 """The recordings of this repository, played against the real server with the real pipelines."""
 
 import asyncio
+import json
 import random
-import re
 import shutil
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
@@ -14,16 +13,18 @@ import pytest
 import pytest_asyncio
 from typer.testing import CliRunner
 
-from semrouter_memory.app import adapters
 from semrouter_memory.app.sidecar import App
 from semrouter_memory.cli import app as command_line
+from semrouter_memory.codec.base import BLOCK_CLOSE, BLOCK_OPEN
 from semrouter_memory.config import Config
-from semrouter_memory.replay.comparing import Difference
-from semrouter_memory.replay.pb.recording_pb2 import Record
+from semrouter_memory.replay.comparing import Difference, differences
+from semrouter_memory.replay.pb.recording_pb2 import Begin, End, Record
+from semrouter_memory.replay.playing import Played, ReplayOptions
 from semrouter_memory.replay.reading import exchanges_in_file
-from semrouter_memory.replay.records import changed, kind_of, written
-from semrouter_memory.replay.replayer import Replayer, ReplayOptions, ReplayReport
+from semrouter_memory.replay.records import RecordedExchange, changed, kind_of, written
+from semrouter_memory.replay.replayer import Replayer, ReplayReport
 from semrouter_memory.stack.loopback import free_port, local_client
+from semrouter_memory.transport.pb.ext_proc_pb2 import ProcessingResponse
 from tests.records import header
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"
@@ -31,19 +32,6 @@ CHAINS = ("two-filter", "single-filter")
 _WITHIN_SECONDS = 20
 _UNCHANGED = '"response":{"request_body":{}'
 _CHANGED = '"response":{"request_body":{"response":{"body_mutation":{"text":"{}"}}}'
-
-
-class RecordedClock:
-    """It is the day of the recordings, which is in the text that they inject."""
-
-    def __init__(self) -> None:
-        said = (RECORDINGS / "two-filter" / "02-ask.jsonl").read_text(encoding="utf-8")
-        day = re.search(r'- \w{3} (\d+ \w+ \d{4}): \\+"', said)
-        assert day is not None
-        self._day = datetime.strptime(day[1], "%d %B %Y").replace(tzinfo=UTC).date()
-
-    def now(self) -> datetime:
-        return datetime.combine(self._day, datetime.now(UTC).timetz())
 
 
 class Sidecar:
@@ -83,10 +71,8 @@ async def sidecar(tmp_path_factory: pytest.TempPathFactory, model_directory: Pat
         "server": {"listen": "127.0.0.1:0", "drain_seconds": 1},
         "management": {"listen": f"127.0.0.1:{api}", "operator_listen": None},
     }
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(adapters, "SystemClock", RecordedClock)
-        app = App(Config(**config))
-        await app.start()
+    app = App(Config(**config))
+    await app.start()
     try:
         sidecar = Sidecar(app, f"http://127.0.0.1:{api}")
         await sidecar.play(RECORDINGS / "two-filter" / "01-tell.jsonl")
@@ -103,7 +89,7 @@ def recordings(chain: str) -> list[Path]:
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("chain", CHAINS)
 async def test_the_recorded_traffic_is_answered_as_it_was(sidecar: Sidecar, chain: str) -> None:
-    """What the real SDK and the real Envoy sent, to the byte of what was injected."""
+    """What the real SDK and the real Envoy sent, to the byte of what was injected, on another day."""
     # The first one tells what is now known.
     tally, found = await sidecar.play(*recordings(chain)[1:])
     assert found == []
@@ -169,6 +155,57 @@ async def test_another_answer_is_shown(sidecar: Sidecar, tmp_path: Path) -> None
     assert "/v1/chat/completions" in found[0].where
     assert any(line.startswith("-") and "budget is gone" in line for line in found[0].lines)
     assert any(line.startswith("+") and "$10,000" in line for line in found[0].lines)
+
+
+def _injected(line: str) -> ProcessingResponse:
+    block = f"{BLOCK_OPEN}\n## User's Relevant Context\n\n{line}\n{BLOCK_CLOSE}"
+    body = json.dumps(
+        {"messages": [{"role": "system", "content": block}, {"role": "user", "content": "5 May 2026?"}]},
+        ensure_ascii=False,
+    )
+    answer = ProcessingResponse()
+    answer.request_body.response.body_mutation.body = body.encode()
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("line", "now"),
+    [
+        ('- Fri 27 November 2026: "I like tea"', '- Tue 1 December 2026: "I like tea"'),
+        ("- (agent bot) Fri 27 November 2026: x", "- (agent bot) Tue 1 December 2026: x"),
+        ("- Leave (page 3, 28 November 2026, a.pdf): x", "- Leave (page 3, 1 December 2026, a.pdf): x"),
+        ("- I ran last week (16 to 22 November 2026)", "- I ran last week (30 November to 6 December 2026)"),
+        ("- I moved two years ago (2024)", "- I moved two years ago (2025)"),
+        ("- 上个月（2026年10月）我去了北京", "- 上个月（2026年11月）我去了北京"),
+        ('<memory id="mem_9e622d94" said="Fri 27 November 2026">x', '<memory id="mem_0a" said="Tue 1 December 2026">x'),
+        ("- I like tea\n\nToday: Fri 27 November 2026 (UTC).", "- I like tea\n\nToday: Tue 1 December 2026 (UTC)."),
+        ('- Mon 2 March 2026, asked "a tent?": "a dome"', '- Fri 6 March 2026, asked "a tent?": "a dome"'),
+    ],
+)
+def test_days_and_ids_are_those_of_the_run(line: str, now: str) -> None:
+    assert _found(line, now) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "now"),
+    [
+        ("- I fly on 5 May 2026", "- I fly on 6 May 2026"),
+        ("- 28 people came", "- 29 people came"),
+        ("- Call me (30 times)", "- Call me (31 times)"),
+        ('- Fri 27 November 2026: "I like tea"', '- Tue 1 December 2026: "I like coffee"'),
+        ("- Sold my car", "- May sold a car"),
+    ],
+)
+def test_what_a_memory_says_is_compared(line: str, now: str) -> None:
+    assert [each.what for each in _found(line, now)] == ["request_body: another body"]
+
+
+def _found(line: str, now: str) -> list[Difference]:
+    begun = Record(stream=1, begin=Begin())
+    told = Record(stream=1, response=_injected(line))
+    end = Record(stream=1, end=End(by=End.MEMORY))
+    played = Played(answers=[_injected(now)], ended=True, status="OK")
+    return differences(RecordedExchange("file", (begun, told, end)), {1: played})
 
 
 @pytest.mark.asyncio(loop_scope="module")

@@ -8,9 +8,12 @@ import pytest
 
 from semrouter_memory.databases.redis_connection import RedisConnection
 from semrouter_memory.model import AppendOutcome, Reach, Scope, Tombstone, TurnTotals
+from semrouter_memory.state.redis import RedisOwnerLocks
+from semrouter_memory.store import supervisor
 from semrouter_memory.turn_log import removal
 from semrouter_memory.turn_log.storage import Storage
-from tests.contract.turn_logs import ALICE, BOB, a_turn, accept, append, claimed
+from tests.component.test_milvus_write_ahead import eventually_open, interrupted, opened, version
+from tests.contract.turn_logs import ALICE, BOB, START, a_turn, accept, append, claimed
 from tests.memories import memory
 from tests.redis_server import RedisServer
 from tests.replicas import Installation, until
@@ -50,6 +53,26 @@ async def test_a_replica_knows_its_own_deletions_when_redis_is_too_slow_to_ask(
         known = await replica.log.tombstones(ALICE)
         assert [known.covers(memory(ALICE, name)) for name in ("one", "two", "three")] == [True, True, False]
         assert (await replica.log.tombstones(BOB)).forbids(BOB, "anything", said)
+
+
+async def test_a_write_that_was_interrupted_waits_for_redis_which_knows_what_was_deleted(
+    own_redis_server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the memory would be recalled until Redis is back."""
+    monkeypatch.setattr(supervisor, "UNSETTLED_SECONDS", 0.1)
+    interrupted(tmp_path, [version(ALICE, "deleted", 1), version(ALICE, "kept", 1)])
+    installation = Installation(own_redis_server.url, tmp_path / "logs")
+    async with installation.replica("two") as two:
+        await two.log.tombstone(Tombstone(scope=ALICE, at=START, memory_id="deleted"))
+    own_redis_server.kill()
+    async with installation.replica() as one:
+        locks = RedisOwnerLocks(one.connection, prefix=installation.prefix, lock_seconds=30)
+        async with opened(tmp_path, tombstones=one.log.tombstones, locks=locks) as store:
+            assert await store.get(ALICE, "deleted") is None
+            own_redis_server.start()
+            await eventually_open(tmp_path, 0)
+            assert await store.get(ALICE, "deleted") is None
+            assert await store.get(ALICE, "kept") is not None
 
 
 class TestBetweenTheTombstoneAndTheTurns:

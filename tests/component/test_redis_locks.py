@@ -5,6 +5,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from contextvars import Context
 from pathlib import Path
 from typing import Any
 
@@ -168,28 +169,41 @@ class TestWhileRedisIsSlow:
             statement = "User lives in Oslo"
             deleted = Tombstone(scope=ALICE, at=now, memory_id="m", content_hash=two.log.content_hash(statement))
             await two.log.tombstone(deleted)
-            answers = held_back_pings(one.connection)
-            with pytest.raises(UnavailableError, match="slow"):
-                async with one.connection.within(0):
-                    await asyncio.sleep(1)
+            hold_back_pings(one.connection)
+            await waits_no_longer(one.connection)
             assert not (await one.log.tombstones(ALICE)).forbids(ALICE, statement, now)
-            asyncio.get_running_loop().call_later(0.2, answers.set)
             async with locks.hold(ALICE) as hold:
                 assert (await one.log.tombstones(ALICE)).forbids(ALICE, statement, now)
                 await hold.confirm()
 
+    async def test_a_request_that_waits_no_longer_breaks_off_no_change_of_an_owner(
+        self, redis_server: RedisServer
+    ) -> None:
+        """Where many ask, one of them is late at any time, and nothing would be learned or deleted."""
+        connection = RedisConnection(redis_server.config())
+        locks = RedisOwnerLocks(connection, prefix=uuid.uuid4().hex, lock_seconds=5)
+        async with locks.hold(ALICE) as hold:
+            await asyncio.create_task(waits_no_longer(connection), context=Context())
+            await hold.confirm()
+        await connection.aclose()
 
-def held_back_pings(connection: RedisConnection) -> asyncio.Event:
-    """Nothing but the ping is slow: what is asked for under the lock is answered at once."""
-    answers, send = asyncio.Event(), connection._send
+
+async def waits_no_longer(connection: RedisConnection) -> None:
+    with pytest.raises(UnavailableError, match="slow"):
+        async with connection.within(0):
+            await asyncio.sleep(1)
+
+
+def hold_back_pings(connection: RedisConnection) -> None:
+    """It stays slow, as far as requests know; what is asked for under the lock is answered at once."""
+    send = connection._send
 
     async def sent(*command: Argument) -> Any:
         if command[0] == "PING":
-            await answers.wait()
+            await asyncio.Event().wait()
         return await send(*command)
 
     connection._send = sent
-    return answers
 
 
 async def at_least(things: list[str], number: int) -> bool:

@@ -57,6 +57,21 @@ async def test_a_compaction_takes_along_what_was_deleted_through_another_replica
         assert b"xylophone" not in files_of(two)
 
 
+async def test_what_waits_for_redis_is_not_written_anew_meanwhile(
+    own_redis_server: RedisServer, tmp_path: Path
+) -> None:
+    """Every append, and with it every request, would wait for it: 3 s with 100,000 turns, again and again."""
+    async with Installation(own_redis_server.url, tmp_path).replica(started=False) as replica:
+        with closing(sqlite3.connect(replica.spool, isolation_level=None)) as spool:
+            spool.execute("CREATE TABLE gone AS SELECT zeroblob(100000)").close()
+            spool.execute("DROP TABLE gone").close()
+            own_redis_server.kill()
+            replica.log.append(a_turn("waits"), remember=False)
+            with pytest.raises(TurnLogError):
+                await replica.log.compact()
+            assert spool.execute("PRAGMA freelist_count").fetchone() > (0,)
+
+
 async def test_what_could_not_be_removed_is_removed_later(shared: Installation) -> None:
     async with shared.replica(started=False) as replica:
         replica.log._forwarder._held_seconds = -1

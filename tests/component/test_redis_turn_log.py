@@ -19,6 +19,7 @@ from semrouter_memory.errors import ConfigurationError, TurnLogError
 from semrouter_memory.model import AppendOutcome, Memory, MemoryType, Reach, Scope, Tombstone, TurnTotals
 from semrouter_memory.resilience import Backoff
 from semrouter_memory.turn_log.redis_log import RedisTurnLog
+from semrouter_memory.turn_log.redis_rows import FORMAT
 from tests.contract.turn_logs import ALICE, BOB, START, a_turn, append, claimed
 from tests.redis_server import RedisServer
 from tests.replicas import Installation, leave_the_spool_soon, until
@@ -229,6 +230,30 @@ async def more_than(things: Sequence[object], number: int) -> bool:
 
 async def is_responsive(connection: RedisConnection) -> bool:
     return connection.responsive
+
+
+class TestAnotherVersion:
+    @pytest.fixture
+    def of_another(self, shared: Installation) -> Installation:
+        with shared.client() as client:
+            client.set(f"{shared.prefix}:format", FORMAT + 1)
+        return shared
+
+    async def test_what_it_wrote_is_refused_at_the_start(self, of_another: Installation) -> None:
+        async with of_another.replica(started=False) as one:
+            with pytest.raises(ConfigurationError, match=f"format {FORMAT + 1}.*knows {FORMAT}.*another version"):
+                await one.log.start()
+
+    async def test_it_is_not_written_to_where_redis_was_not_available_at_the_start(
+        self, of_another: Installation
+    ) -> None:
+        """What is accepted meanwhile waits in the spool."""
+        async with of_another.replica(started=False) as one:
+            one.log.append(a_turn("I live in Oslo"), remember=False)
+            with pytest.raises(TurnLogError, match="another version"):
+                await one.log.forward()
+            with of_another.client() as client:
+                assert client.keys(f"{of_another.prefix}:*") == [f"{of_another.prefix}:format".encode()]
 
 
 class TestAnotherServerBehindTheAddress:

@@ -23,6 +23,7 @@ from semrouter_memory.ports import MemoryWriter
 from semrouter_memory.retain.redact import Redaction
 from semrouter_memory.state.local import SqliteStateStore
 from semrouter_memory.store.milvus import MilvusStore
+from semrouter_memory.store.schema import row_from
 from semrouter_memory.turn_log.sqlite_log import SqliteTurnLog
 from tests.hashed import HashedEmbedder
 from tests.memories import NOW, memory
@@ -33,6 +34,8 @@ from tests.unit.maintenance.parts import SteppingClock
 
 pytest_plugins = ("tests.milvus_server",)
 
+on_both = pytest.mark.parametrize("place", ["lite", "server"], indirect=True)
+"""Of the tests that read or drop whole collections; each one that is opened takes a server seconds."""
 ALICE, BOB = Scope("alice"), Scope("bob (用户)")
 OLD, NEW = HashedEmbedder(dimension=16), HashedEmbedder(dimension=24)
 LATER = NOW + timedelta(hours=1)
@@ -114,15 +117,18 @@ async def everything(store: MilvusStore, name: str) -> dict[tuple[str, str], Mem
     return {(each.scope.owner, each.id): each async for batch in store.collections.scan(name) for each in batch}
 
 
-@pytest.fixture(params=["lite", "server"])
+@pytest.fixture
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    server: MilvusServer | None = request.getfixturevalue("milvus_server") if request.param == "server" else None
+    """Milvus Lite's, unless a test says otherwise."""
+    on_server = getattr(request, "param", "lite") == "server"
+    server: MilvusServer | None = request.getfixturevalue("milvus_server") if on_server else None
     log = SqliteTurnLog(tmp_path / "turns.db", clock=SteppingClock())
     mark = uuid.uuid4().hex[:8]
     yield Place(tmp_path, server.uri if server else None, log, f"old_{mark}", f"new_{mark}")
     log.close()
 
 
+@on_both
 async def test_every_memory_is_copied_as_it_was_and_found_by_the_new_embedding(place: Place) -> None:
     """History, metadata and expired ones included; repeating it changes nothing."""
     await place.remember(*MEMORIES)
@@ -167,6 +173,21 @@ async def test_an_interrupted_copy_is_repeated(place: Place, monkeypatch: pytest
         assert len(await everything(store, place.new_name)) == 5
 
 
+async def test_what_a_killed_process_was_writing_is_copied_and_leaves_with_the_collection(place: Place) -> None:
+    """Milvus Lite deletes a row before it writes it anew: then the row is in the journal alone."""
+    killed = memory(ALICE, "mem_1", content="user likes tea")
+    async with place.opened(place.old_name, OLD) as store:
+        await write(store, memory(ALICE, "mem_2", content="user likes coffee"))
+        (vector,) = await OLD.embed_passages([killed.content])
+        journal = store._ahead.journal
+        journal.add([row_from(ALICE, EmbeddedMemory(killed, vector), dimension=OLD.dimension)])
+    async with place.sidecar() as store:
+        await place.copied()
+        assert {key[1] for key in await everything(store, place.new_name)} == {"mem_1", "mem_2"}
+        await place.copied("--drop-source", "--yes")
+        assert journal.is_empty()
+
+
 async def test_the_copied_collection_is_dropped_only_when_asked_and_confirmed(place: Place) -> None:
     """Its texts are then in no file of Milvus Lite."""
     await place.remember(*MEMORIES, memory(ALICE, "mem_9", content="gone-XQZJ"))
@@ -183,6 +204,7 @@ async def test_the_copied_collection_is_dropped_only_when_asked_and_confirmed(pl
         assert b"gone-XQZJ" not in b"".join(file.read_bytes() for file in files)
 
 
+@on_both
 async def test_the_documents_of_a_dropped_collection_are_dropped_with_it(place: Place) -> None:
     """Those of other collections stay, also where a name begins with the dropped one's."""
     await place.remember(*MEMORIES)

@@ -181,6 +181,8 @@ PARTS = [
     ("Our rent is 1,200 a month, the lease runs until March 2028", "Our rent is 1,350 a month now", "March 2028"),
     ("Project Falcon ships on May 30, the lead is Ines", "Project Falcon ships on June 14 now", "Ines"),
     ("我们下周三去杭州，住在西溪宾馆，一共四个人", "我们改成下周五去杭州", "西溪宾馆"),
+    ("住在合肥,房租一个月一千九", "房租涨了，现在两千一", "合肥"),
+    ("毛毛的围棋老师姓邱，一节课一百五", "围棋课涨到一百八一节了", "邱"),
 ]  # fmt: skip
 
 

@@ -31,7 +31,7 @@ from semrouter_memory.ports import MemoryIndex
 from semrouter_memory.store import memory_collection
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.store.index_record import RecordFormat
-from semrouter_memory.store.memory_collection import OWNER_BATCH, RECORD_BATCH, SCAN_BATCH
+from semrouter_memory.store.memory_collection import RECORD_BATCH, SCAN_BATCH
 from semrouter_memory.store.memory_collection import MemoryCollection as Store
 from semrouter_memory.store.milvus import MilvusStore
 from semrouter_memory.store.owner_index import build_index, unlabelled
@@ -481,6 +481,20 @@ async def test_a_filter_selects_by_metadata_and_importance(
     assert {one.content for one in page.memories} == expected
 
 
+async def test_a_filter_may_have_as_many_conditions_as_its_length_allows(store: Store, user: Scope) -> None:
+    attached = {f"k{number}": number for number in range(130)}
+    await write(
+        store,
+        memory(user, "mem_all", content="all", metadata={**attached}),
+        memory(user, "mem_less", content="less", metadata={**attached, "k129": 0}),
+    )
+    wanted = parse_filter(",".join(f"metadata.{key}={value}" for key, value in [*attached.items()][:120]))
+    wanted &= parse_filter("metadata.k129=129")
+    hits = await store.search(recallable(user, memory_filter=wanted), vector(0), limit=20, fresh=True)
+    page = await store.page(Criteria(user, active_at=NOW, memory_filter=wanted), limit=20)
+    assert [hit.memory.content for hit in hits] == [one.content for one in page.memories] == ["all"]
+
+
 async def test_history_and_what_expired_are_only_got_by_id(store: Store, user: Scope) -> None:
     await write(
         store,
@@ -836,9 +850,13 @@ async def test_reading_an_owner_sees_every_acknowledged_write_and_deletion(store
         await store.delete(user, [f"mem_{n}"] if n else [])
 
 
-@pytest.mark.parametrize("count", [1, 3, OWNER_BATCH, SCAN_BATCH, 1_201])
-async def test_an_owner_is_read_whole_or_not_at_all(store: Store, user: Scope, count: int) -> None:
+@pytest.mark.parametrize("count", [1, 3, 8, 10, 25])
+async def test_an_owner_is_read_whole_or_not_at_all(
+    store: Store, user: Scope, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also where it takes several answers, or exactly one."""
+    for name, value in (("OWNER_BATCH", 8), ("SCAN_BATCH", 10)):
+        monkeypatch.setattr(memory_collection, name, value)
     await store.upsert(user, [embedded(memory(user, f"mem_{n}"), n) for n in range(count)])
     for limit in (count, count + 1, 100_000):
         loaded = await store.load_owner(user, limit=limit, now=NOW)

@@ -47,7 +47,7 @@ class Indexed(InMemoryStore):
         super().__init__(dimension=DIMENSION)
         behind = InMemoryStore(dimension=DIMENSION)
         self._rows = behind._rows
-        self.replica = IndexedStore(behind, versions, clock=Now(), on_error=_never)
+        self.replica = IndexedStore(behind, versions, on_error=_never)
 
     async def upsert(self, scope: Scope, rows: Sequence[EmbeddedMemory]) -> None:
         await self.replica.upsert(scope, rows)

@@ -764,7 +764,7 @@ class TestSweep:
         assert await turn_log.sweep(finished_before=clock.now()) == 450
 
     async def test_answers_since_a_moment_are_erased(self, turn_log: WholeTurnLog, clock: SteppedClock) -> None:
-        """Of finished turns, in all of the user's projects; what waits, what is older and what others say stays."""
+        """Of turns that do not wait, in all of the user's projects; what waits, what is older and what others say stays."""
         work = Scope("alice", "work")
         for number, scope in enumerate((ALICE, ALICE, work, BOB)):
             told = a_turn(f"text {number}", answer=f"answer {number}", scope=scope, at=clock.step(1), session="s")
@@ -772,6 +772,8 @@ class TestSweep:
             claim = await claimed(turn_log, session, scope)
             await turn_log.finish(claim, {turn.id: False for turn in claim.turns})
         await accept(turn_log, a_turn("waits", answer="answer 4", at=clock.step(1), session="s"))
+        step = a_turn("never completed", answer="", at=clock.step(1), response="r", complete=False)
+        await append(turn_log, replace(step, tools=(ToolUse("find", "found 5"),), items=({"said": "item 5"},)))
         for _ in range(2):
             await turn_log.erase_answers(ALICE, since=START + timedelta(seconds=2))
         shown = await turn_log.list_turns(scope=None, states=None, limit=50)
@@ -781,6 +783,8 @@ class TestSweep:
             "answer 4",
         ]
         assert {str(turn.items) for turn in shown if turn.items} == {"({'said': 'item 0'},)", "({'said': 'item 3'},)"}
+        assert [turn.tools for turn in shown if turn.tools] == []
+        assert "never completed" in {turn.user_text for turn in shown}
         await assert_balanced(turn_log)
 
     @pytest.mark.parametrize("appended", ["before", "after"])

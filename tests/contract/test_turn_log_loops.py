@@ -125,6 +125,15 @@ class TestLoop:
         assert await outcome(turn_log, text) is AppendOutcome.COMPLETED
         await assert_accepted(turn_log, 1)
 
+    async def test_a_second_try_brings_the_answer_that_was_cut(self, turn_log: WholeTurnLog) -> None:
+        """Also in a stored chain, with the items of which it is made."""
+        place: dict[str, Any] = {"before": "r0", "session": "s"}
+        await accept(turn_log, a_turn("And what of Rex?", answer="", response="r1", **place))
+        again = a_turn("And what of Rex?", answer="Rex.", response="r2", at=START + timedelta(seconds=5), **place)
+        assert await outcome(turn_log, replace(again, items=({"type": "message"},))) is AppendOutcome.COMPLETED
+        found = await turn_log.chain(ALICE, "r2", limit=5)
+        assert [(turn.assistant_text, turn.items) for turn in found.turns] == [("Rex.", ({"type": "message"},))]
+
     async def test_turns_of_others_between_its_steps_make_no_difference(self, turn_log: WholeTurnLog) -> None:
         """As of agents that share a session by its header."""
         await accept(turn_log, called(session="s"))
@@ -194,6 +203,64 @@ class TestNoLaterStep:
         assert len({first, text, second}) == 3
         assert (await append(turn_log, ended())).session_id == second
         await assert_accepted(turn_log, 3)
+
+
+class TestNoAnswer:
+    """The client dropped what there was of a stopped answer, and sends the user's words of both turns."""
+
+    def after(self, *texts: str, seconds: float = 5, answer: str = "Yes.", **place: Any) -> Turn:
+        return a_turn(*texts, at=START + timedelta(seconds=seconds), answer=answer, looped=not answer, **place)
+
+    @PLACES
+    async def test_what_was_said_before_is_not_said_again(self, turn_log: WholeTurnLog, place: dict[str, Any]) -> None:
+        await accept(turn_log, a_turn("what they go on from", transcripts=("h",), scope=ALICE if place else BOB))
+        session = await accept(turn_log, called(**place))
+        stopped = self.after(TOLD, "Or snow?", answer="", **place)
+        assert await accept(turn_log, stopped) == session
+        assert await outcome(turn_log, stopped) is AppendOutcome.DUPLICATE
+        third = replace(self.after(TOLD, "Or snow?", "Or hail?", **place), transcript_hashes=("leaves",))
+        assert await accept(turn_log, third) == session
+        assert await accept(turn_log, a_turn("bye", history="leaves", session=place.get("session", ""))) == session
+        assert [text for text, *_ in await stored(turn_log)][1:] == [TOLD, "Or snow?", "Or hail?", "bye"]
+
+    @PLACES
+    async def test_the_stopped_turn_may_arrive_last(self, turn_log: WholeTurnLog, place: dict[str, Any]) -> None:
+        """The proxy tells after a minute that a client has left."""
+        await accept(turn_log, a_turn("what they go on from", transcripts=("h",), scope=ALICE if place else BOB))
+        await accept(turn_log, self.after(TOLD, "Or snow?", **place))
+        assert await outcome(turn_log, called(**place)) is AppendOutcome.DUPLICATE
+        assert [text for text, *_ in await stored(turn_log)][1:] == [f"{TOLD}\nOr snow?"]
+
+    async def test_of_a_message_that_is_edited_the_one_before_it_is_said_once(self, turn_log: WholeTurnLog) -> None:
+        await accept(turn_log, a_turn("what they go on from", transcripts=("h",)))
+        await accept(turn_log, self.after(TOLD, "Or snow?", history="h"))
+        await accept(turn_log, self.after(TOLD, "Or hail?", history="h"))
+        assert [text for text, *_ in await stored(turn_log)][1:] == [f"{TOLD}\nOr snow?", "Or hail?"]
+
+    async def test_what_was_erased_does_not_come_back(self, turn_log: WholeTurnLog, clock: SteppedClock) -> None:
+        session = await accept(turn_log, called())
+        clock.step(60)
+        await turn_log.tombstone(Tombstone(scope=ALICE, at=clock.now(), memory_id="m", content_hash="c"))
+        await finish(turn_log, session)
+        assert await accept(turn_log, self.after(TOLD, "Or snow?", seconds=70)) == session
+        assert [text for text, *_ in await stored(turn_log)] == ["", "Or snow?"]
+
+    async def test_a_conversation_that_begins_alike_has_its_own_words(self, turn_log: WholeTurnLog) -> None:
+        """Much later, or once the first one is answered, or of another owner or project."""
+        first = await accept(turn_log, called())
+        late = await accept(turn_log, self.after(TOLD, "Or snow?", seconds=3600))
+        bob = await accept(turn_log, self.after(TOLD, "Or snow?", scope=BOB))
+        work = await accept(turn_log, self.after(TOLD, "Or snow?", scope=Scope("alice", "work")))
+        await append(turn_log, ended(at=START + timedelta(seconds=1)))
+        alike = await accept(turn_log, self.after(TOLD, "Or snow?"))
+        assert len({first, late, bob, work, alike}) == 5
+        assert [text for text, *_ in await stored(turn_log)][1:] == [f"{TOLD}\nOr snow?"] * 4
+
+    @pytest.mark.parametrize(("added", "repeated"), [("abcdefgh", 0), ("abcdefghi", 1)])
+    async def test_only_so_many_texts_are_compared(self, turn_log: WholeTurnLog, added: str, repeated: int) -> None:
+        await accept(turn_log, called())
+        await accept(turn_log, self.after(TOLD, *added))
+        assert [text.count(TOLD) for text, *_ in await stored(turn_log)] == [1, repeated]
 
 
 class TestDeletion:

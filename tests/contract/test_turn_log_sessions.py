@@ -19,6 +19,7 @@ from semrouter_memory.model import (
     Turn,
     TurnState,
 )
+from semrouter_memory.turn_log import removal
 from tests.contract.turn_logs import (
     ALICE,
     BOB,
@@ -86,7 +87,13 @@ class TestEpisodes:
         await finished(turn_log, session)
         claim = await claimed(turn_log, session)
         assert claim.unsummarised == 1
-        assert texts(await turn_log.session_turns(claim, limit=10)) == ["a", "b"]
+        summarised, new = await turn_log.session_turns(claim, limit=10)
+        assert texts([summarised, new]) == ["a", "b"]
+        await turn_log.release(claim)
+        await turn_log.tombstone(Tombstone(scope=ALICE, at=START, memory_id="m"), turn_ids=[summarised.id])
+        assert (await only_pending(turn_log)).unsummarised == 1
+        await turn_log.tombstone(Tombstone(scope=ALICE, at=START, memory_id="m"), turn_ids=[new.id])
+        assert await turn_log.pending() == []
 
     async def test_waiting_turns_wait_whatever_is_summed_up(self, turn_log: WholeTurnLog) -> None:
         session = await accept(turn_log, a_turn("a"))
@@ -194,6 +201,22 @@ class TestAnnouncedEnd:
         await accept(turn_log, a_turn("a", session="s"))
         again = replace(a_turn("a", session="s"), ends_session=True)
         assert await outcome(turn_log, again) is AppendOutcome.DUPLICATE
+        assert (await only_pending(turn_log)).ended is True
+
+    @pytest.mark.parametrize("by_call", [True, False])
+    async def test_it_stands_while_a_deletion_elsewhere_is_not_complete(
+        self, turn_log: WholeTurnLog, monkeypatch: pytest.MonkeyPatch, *, by_call: bool
+    ) -> None:
+        async def interrupted(*_: object) -> None:
+            pass
+
+        await accept(turn_log, a_turn("a", session="s"))
+        if by_call:
+            await turn_log.end_session(ALICE, "s")
+        else:
+            await append(turn_log, replace(a_turn("a", session="s"), ends_session=True))
+        monkeypatch.setattr(removal, "purge", interrupted)
+        await turn_log.tombstone(Tombstone(scope=WORK, at=START, reach=Reach.EXACT))
         assert (await only_pending(turn_log)).ended is True
 
     async def test_with_the_first_step_of_a_tool_loop_it_counts_from_the_answer_on(
@@ -545,6 +568,5 @@ class TestMaintenance:
         await accept(turn_log, a_turn("a"))
         directory = tmp_path / "backup"
         directory.mkdir()
-        await turn_log.backup(directory)
         await turn_log.backup(directory)
         assert (await turn_log.totals()).waiting == 1

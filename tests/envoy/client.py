@@ -107,6 +107,16 @@ async def under_way(on: Installation, count: int) -> None:
     await asyncio.sleep(0.1)
 
 
+@asynccontextmanager
+async def answers_held_back(on: Installation) -> AsyncIterator[None]:
+    """The LLM takes requests and answers none, and sends no second piece of a stream."""
+    on.llm.going_on.clear()
+    try:
+        yield
+    finally:
+        on.llm.going_on.set()
+
+
 def gaps(pieces: list[Piece]) -> list[float]:
     """Seconds from each piece to the next."""
     return [later.at - earlier.at for earlier, later in itertools.pairwise(pieces)]

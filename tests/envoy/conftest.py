@@ -74,7 +74,10 @@ class Installation:
         """Wait until a memory contains that text."""
 
         async def found() -> bool:
-            return any(text in content for content in await self.memories(key))
+            # Whether it is slow for a moment is no matter: until it is found, the store is asked again.
+            with suppress(httpx.HTTPStatusError):
+                return any(text in content for content in await self.memories(key))
+            return False
 
         await eventually(found, f"nothing remembered of {text!r}")
 

@@ -1,6 +1,7 @@
 """Sidecars, each behind an Envoy of its own, that share what they know; and what an operator sees of them."""
 
 import asyncio
+import signal
 import sqlite3
 import time
 import uuid
@@ -19,7 +20,7 @@ from tests.milvus_server import MilvusServer
 from tests.redis_server import RedisServer
 from tests.stand_in import MisbehavingLlm, misbehaving_llm
 
-from .conftest import Installation, eventually
+from .conftest import Installation, all_streams_ended, eventually
 
 OPERATOR = "operator-token"
 LEASE_SECONDS = 3
@@ -78,8 +79,9 @@ class Pair:
         await self.replicas[number].stack.start_sidecar()
 
     async def all_running(self) -> None:
-        """Start whatever an earlier test left dead."""
+        """Start whatever an earlier test left dead, and let go on what it left stopped."""
         for number, replica in enumerate(self.replicas):
+            replica.stack.sidecar.send(signal.SIGCONT)
             if not replica.stack.sidecar.running:
                 await self.start(number)
 
@@ -96,7 +98,12 @@ class Pair:
         return {name: answer[name] for name in ("accepted", *_PARTS)}
 
     async def settled(self) -> dict[str, int]:
-        """The totals when nothing waits any more, anywhere; they must add up, and be what the files accepted."""
+        """The totals when nothing is on its way or waits any more, anywhere; they must add up, and be what the files accepted.
+
+        A client has its answer before the observer has its copy: until then no count knows of the turn.
+        """
+        for replica in self.replicas:
+            await all_streams_ended(replica, seconds=SETTLED_SECONDS)
         deadline = time.monotonic() + SETTLED_SECONDS
         all_of_them = [{"waiting": 1}]
         while True:
@@ -154,7 +161,10 @@ class Pair:
 
     async def remembers(self, user: str, text: str, *, number: int = 0) -> None:
         async def found() -> bool:
-            return any(text in memory["content"] for memory in await self.memories(user, number=number))
+            # Whether it is slow for a moment is no matter: until it is found, the store is asked again.
+            with suppress(httpx.HTTPStatusError):
+                return any(text in memory["content"] for memory in await self.memories(user, number=number))
+            return False
 
         await eventually(found, f"nothing remembered of {text!r}", seconds=SETTLED_SECONDS)
 

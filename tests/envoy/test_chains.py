@@ -131,6 +131,12 @@ async def test_what_needs_no_memory_arrives_as_it_was_sent(on: Installation, pat
     assert on.llm.last.body == body
 
 
+async def test_an_answer_of_envoys_own_arrives_whole(on: Installation) -> None:
+    async with on.http("no-key") as http:
+        refused = await http.post(CHAT, content=asking(CHAT, "Who am I?"))
+    assert (refused.status_code, refused.text) == (401, "Client authentication failed.")
+
+
 @pytest.mark.parametrize("path", APIS)
 async def test_our_fields_do_not_reach_the_model(on: Installation, path: str) -> None:
     body = asking(path, "Which stripes does a zebra have?")
@@ -429,6 +435,11 @@ async def test_tools_search_the_documents_of_the_verified_organisation(jwt_chain
         async with on.http(key, headers={"x-memory-org": "acme"}) as http:
             answer = (await http.post("/v1/memory/mcp", json=message)).raise_for_status()
         assert ("Petrov" in answer.text) is finds
+    for key in (token("eve", org="acme "), token("eve", agent="acme ")):
+        # On the way to the management API the blank is lost; there, this would be another organisation or agent.
+        async with on.http(key) as http:
+            answer = await http.post("/v1/memory/mcp", json=message)
+        assert answer.status_code == httpx.codes.FORBIDDEN, answer.text
 
 
 @pytest.mark.parametrize("name", ["x-memory-org", "X-Memory-Org", "x_memory_org"])

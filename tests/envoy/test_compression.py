@@ -1,6 +1,5 @@
 """Long conversations, as the LLM gets them: a state in place of the beginning, and nothing else changed."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -11,7 +10,8 @@ import pytest_asyncio
 from openai import AsyncOpenAI
 
 from .client import CHAT
-from .conftest import BOB, Installation, installed, patient
+from .conftest import BOB, Installation, all_streams_ended, eventually, installed, patient
+from .operator import ENVIRONMENT, totals
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -32,10 +32,19 @@ async def compressing(tmp_path_factory: pytest.TempPathFactory, model_directory:
     }
     # Envoy's own patience is longer than that.
     config = {"memory": memory, "telemetry": {"log_level": "DEBUG"}}
-    async with installed(
-        tmp_path_factory.mktemp("compressing"), model_directory, sidecar_config=config, edit_envoy=patient
-    ) as on:
+    options: dict[str, Any] = {"sidecar_config": config, "edit_envoy": patient, "environment": ENVIRONMENT}
+    async with installed(tmp_path_factory.mktemp("compressing"), model_directory, **options) as on:
         yield on
+
+
+async def learned(on: Installation) -> None:
+    """Wait until the state holds all that was said."""
+    await all_streams_ended(on)
+
+    async def none_waits() -> bool:
+        return (await totals(on))["waiting"] == 0
+
+    await eventually(none_waits, "a turn was not extracted")
 
 
 def user(text: str) -> dict[str, Any]:
@@ -61,7 +70,7 @@ async def conversation(on: Installation, turns: int, key: str = BOB) -> tuple[li
             answer = (await http.post(CHAT, json={"model": "m", "messages": messages})).raise_for_status().json()
         seen.append(on.llm.last.json["messages"])
         messages.append(answer["choices"][0]["message"])
-        await asyncio.sleep(0.05)
+        await learned(on)
     return messages, seen
 
 
@@ -146,7 +155,7 @@ async def chain(on: Installation, client: AsyncOpenAI, turns: int) -> str:
             model="m", input=said_in(turn), previous_response_id=previous, extra_headers=headers
         )
         previous = answer.id
-        await asyncio.sleep(0.05)
+        await learned(on)
     return str(previous)
 
 
@@ -171,8 +180,35 @@ async def test_a_stored_chain_is_rebuilt_from_the_log(compressing: Installation)
         assert len(whole["input"]) == 2 * (MIN_TURNS + 4) + 1
         assert all(said_in(turn) in texts_of(whole) for turn in range(MIN_TURNS + 4))
         assert whole["input"][-1]["content"] == "What next?"
+        await learned(compressing)
         await client.responses.create(model="m", input="And then?", previous_response_id=answer.id)
         assert len(compressing.llm.last.json["input"]) == 2 * (MIN_TURNS + 4) + 3
+
+
+async def test_a_turn_that_is_not_stored_is_sent_with_the_whole_chain(compressing: Installation) -> None:
+    """The log cannot rebuild what comes after it, so the server must have all of it."""
+    async with compressing.sdk(BOB) as client:
+        previous = await chain(compressing, client, MIN_TURNS + 4)
+        unstored = {"memory_config": {"auto_store": False}}
+        answer = await client.responses.create(
+            model="m", input="What next?", previous_response_id=previous, extra_body=unstored
+        )
+        whole = compressing.llm.last.json
+        assert "previous_response_id" not in whole
+        assert all(said_in(turn) in texts_of(whole) for turn in range(MIN_TURNS + 4))
+        await client.responses.create(model="m", input="And then?", previous_response_id=answer.id)
+        assert compressing.llm.last.json["previous_response_id"] == answer.id
+
+
+async def test_a_chain_with_a_secret_is_sent_with_its_state(compressing: Installation) -> None:
+    async with compressing.sdk(BOB) as client:
+        previous = await chain(compressing, client, MIN_TURNS + 4)
+        secret = "My key is sk-proj-abcd1234efgh5678ijkl9012mnop3456qrst"
+        answer = await client.responses.create(model="m", input=secret, previous_response_id=previous)
+        await learned(compressing)
+        await client.responses.create(model="m", input="What next?", previous_response_id=answer.id)
+        assert compressing.llm.last.json["previous_response_id"] == answer.id
+        assert STATE_HEAD in compressing.llm.last.json["instructions"]
 
 
 async def _lose_the_state(on: Installation) -> None:
@@ -204,7 +240,7 @@ async def test_what_the_server_does_not_store_is_the_clients_to_repeat(compressi
             )
             got = compressing.llm.last.json
             items.append({"role": "assistant", "content": answer.output_text})
-            await asyncio.sleep(0.05)
+            await learned(compressing)
     assert got["store"] is False
     assert STATE_HEAD in got["instructions"]
     assert "$10,000" in got["instructions"]

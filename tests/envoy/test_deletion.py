@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from .client import CHAT
-from .conftest import ALICE, BOB, Installation
+from .client import CHAT, answers_held_back, under_way
+from .conftest import ALICE, BOB, Installation, eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -75,17 +75,20 @@ async def test_no_request_that_begins_after_it_sees_the_memory(two_filter: Insta
                 began = time.monotonic()
                 seen.append((began, "$10,000" in (await http.post(CHAT, json=body)).text))
 
+    async def found_some() -> bool:
+        return any(found for _, found in seen)
+
+    async def asked_again() -> bool:
+        return sum(began >= deleted for began, _ in seen) > 8
+
     asking = [asyncio.create_task(keep_asking()) for _ in range(4)]
-    await asyncio.sleep(0.3)
+    await eventually(found_some, "it is not recalled")
     assert (await delete(two_filter)).json()["deleted"]
     deleted = time.monotonic()
-    await asyncio.sleep(0.5)
+    await eventually(asked_again, "nothing is answered any more")
     stop.set()
     await asyncio.gather(*asking)
-    assert any(found for began, found in seen if began < deleted)
-    after = [found for began, found in seen if began >= deleted]
-    assert len(after) > 4
-    assert not any(after)
+    assert not any(found for began, found in seen if began >= deleted)
     assert await settled(two_filter) == []
 
 
@@ -101,13 +104,12 @@ async def test_what_still_waits_to_be_learned_from_goes_too(two_filter: Installa
 
 async def test_a_turn_under_way_when_everything_is_deleted_is_not_learned_from(two_filter: Installation) -> None:
     """It was said before, though its answer ends after."""
-    slow = {"x-stand-in": '{"delay_ms": 500}'}
-    async with two_filter.http(headers=slow) as http:
-        body = {"model": "m", "messages": [{"role": "user", "content": TOLD}]}
-        answering = asyncio.create_task(http.post(CHAT, json=body))
-        await asyncio.sleep(0.2)
+    two_filter.llm.requests.clear()
+    async with answers_held_back(two_filter):
+        saying = asyncio.create_task(say(two_filter, TOLD))
+        await under_way(two_filter, 1)
         assert (await delete_user(two_filter)).status_code == 200
-        assert (await answering).status_code == 200
+    await saying
     assert await settled(two_filter) == []
 
 

@@ -17,10 +17,10 @@ from tests.milvus_server import MilvusServer
 from tests.redis_server import RedisServer
 
 from .client import CHAT
-from .conftest import ALICE, BOB, Installation, eventually, installed
+from .conftest import ALICE, BOB, Installation, all_streams_ended, eventually, installed
 from .replicas import OPERATOR, accepted_in, on_redis, settings
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(240)]
 
 PROCESSES = ("process-0", "process-1")
 TOLD = "My budget for the Hawaii trip is $10,000"
@@ -85,13 +85,15 @@ async def test_a_process_that_is_killed_costs_no_request_and_comes_back(running:
         async def missed() -> bool:
             return (await http.get("/readyz")).status_code == 503 and (await http.get("/healthz")).status_code == 503
 
-        await eventually(missed, "its death does not show")
-        await load  # every answer is there, as `ask` checks
-
         async def back() -> bool:
             return (await http.get("/readyz")).status_code == 200
 
-        await eventually(back, "it was not started again")
+        try:
+            await eventually(missed, "its death does not show")
+            await load  # every answer is there, as `ask` checks
+        finally:
+            # The next test is not about a process that is missing.
+            await eventually(back, "it was not started again")
     assert victim not in children(running)
     assert len(children(running)) == len(PROCESSES)
 
@@ -130,9 +132,11 @@ async def test_the_operators_port_speaks_for_all_of_them(running: Installation, 
 
 
 async def test_sigterm_waits_for_running_streams_and_what_they_teach(running: Installation) -> None:
-    before = accepted(running)
-    streams = [asyncio.create_task(streamed(running, delay_ms=200)) for _ in range(12)]
-    await asyncio.sleep(0.5)
+    await all_streams_ended(running)
+    before, at_first = accepted(running), await recalls(running)
+    streams = [asyncio.create_task(streamed(running, delay_ms=400)) for _ in range(12)]
+    # One that no process has begun with is nobody's loss.
+    await recalls_since(running, at_first, count=len(streams))
     pids = children(running)
     assert await running.stack.sidecar.stop() == 0
     assert all([(await stream).endswith("data: [DONE]\n\n") for stream in streams])

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from .client import CHAT, ask, asking, behaving, sent_by_llm, streaming, told, under_way
+from .client import CHAT, answers_held_back, ask, asking, behaving, sent_by_llm, streaming, told, under_way
 from .conftest import Installation, eventually, installed
 from .extraction_llm import ExtractionLlm, extracting
 
@@ -68,8 +68,7 @@ async def test_a_turn_that_waits_for_the_model_or_is_in_a_workers_hands_survives
 ) -> None:
     """First the model is down when the sidecar is killed; then it hangs, and the worker's lease must end."""
     llm = ExtractionLlm()
-    config = extracting(llm, quotes=False, max_attempts=1_000, lease_seconds=2)
-    config["external_models"][0]["llm_timeout_seconds"] = 30
+    config = extracting(llm, timeout_seconds=30, quotes=False, max_attempts=1_000, lease_seconds=2)
     async with install(sidecar_config=config) as on:
         await ask(on, CHAT, TOLD)
         await accepted(turns, 1)
@@ -110,15 +109,16 @@ async def whole(on: Installation, path: str, text: str, how: dict[str, Any]) -> 
 
 async def test_a_regular_stop_does_not_wait_for_ever(install: Install) -> None:
     """A stream that outlives the time to drain is left by the sidecar, not by its client."""
-    how = {"text": "a word and " * 6, "delay_ms": 200}
+    how = {"text": "a word and " * 6}
     async with install(sidecar_config={"server": {"drain_seconds": 0.3}}) as on:
-        expected = asyncio.create_task(sent_by_llm(on, CHAT, "", **how))
-        reading = asyncio.create_task(whole(on, CHAT, "Hello?", how))
-        await under_way(on, 2)
-        on.stack.sidecar.send(signal.SIGTERM)
-        assert await on.stack.sidecar.stop() == 0
-        assert not reading.done()
-        assert await reading == await expected
+        expected = await sent_by_llm(on, CHAT, "", **how)
+        async with answers_held_back(on):
+            reading = asyncio.create_task(whole(on, CHAT, "Hello?", how))
+            await under_way(on, 2)
+            on.stack.sidecar.send(signal.SIGTERM)
+            assert await on.stack.sidecar.stop() == 0
+            assert not reading.done()
+        assert await reading == expected
 
 
 async def test_switched_off_in_the_file(install: Install, turns: Turns) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from .client import CHAT, RESPONSES
-from .conftest import Installation, eventually
+from .conftest import Installation, all_streams_ended, eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -84,6 +84,7 @@ async def test_the_block_stays_the_same_through_a_stored_chain(two_filter: Insta
         answer = await client.responses.create(model="m", input=asked, tools=TOOLS)
         first = two_filter.llm.last.json
         await remember(two_filter, LATER)
+        await all_streams_ended(two_filter)  # the log has the question when the observer has its copy
         for outcome in ("sunny", "still sunny"):
             (call,) = answer.output
             assert call.type == "function_call"

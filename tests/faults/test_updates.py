@@ -80,7 +80,10 @@ class Updates:
                 key = self.draw.choice(mine)
                 self.sent[key] += 1
                 body = {"content": _content(mine.index(key), self.sent[key])}
-                answer = await http.patch(f"/v1/memory/{key[1]}", json=body)
+                try:
+                    answer = await http.patch(f"/v1/memory/{key[1]}", json=body)
+                except httpx.RemoteProtocolError:
+                    continue  # killed between the headers and the body of its answer
                 if answer.is_success:
                     self.answered[key] = self.sent[key]
                     self.edits += 1

@@ -55,7 +55,7 @@ JSON = st.recursive(
 BODIES = st.one_of(st.binary(max_size=40), JSON.map(orjson.dumps), st.just(b'data: {"choices":[]}\n\ndata: [DONE]\n\n'))
 EVENTS = st.one_of(
     st.builds(RequestHeaders, HEADERS, st.booleans(), PROTOCOLS),
-    st.builds(RequestBody, BODIES, st.booleans()),
+    st.builds(RequestBody, BODIES | st.just(b'{"messages":3,"memory_config":{}}'), st.booleans()),
     st.builds(ResponseHeaders, HEADERS, st.booleans()),
     st.builds(ResponseBody, BODIES, st.booleans()),
     st.sampled_from([RequestTrailers(), ResponseTrailers(), UnknownEvent()]),

@@ -78,11 +78,6 @@ WRITES = st.one_of(
 )
 
 
-class Clock:
-    def now(self) -> Any:
-        return NOW
-
-
 class Interleavings(RuleBasedStateMachine):
     """One event loop that runs only as far as a rule lets it."""
 
@@ -98,7 +93,6 @@ class Interleavings(RuleBasedStateMachine):
                 self.store,
                 self.versions,
                 config=OwnerIndexConfig(max_age_seconds=3600),
-                clock=Clock(),
                 on_error=self.errors.append,
             )
             for _ in range(2)

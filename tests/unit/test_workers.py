@@ -44,9 +44,7 @@ def a_pool(
     max_queue: int = 10,
     on_error: Callable[[str, BaseException], None] | None = None,
 ) -> WorkerPool[str]:
-    pool = WorkerPool(job, workers=count, max_queue=max_queue, on_error=on_error or Failures())
-    pool.start()
-    return pool
+    return WorkerPool(job, workers=count, max_queue=max_queue, on_error=on_error or Failures())
 
 
 async def settle() -> None:
@@ -103,23 +101,10 @@ async def test_a_full_queue_refuses_but_knows_its_own() -> None:
     assert jobs.ended == ["a", "b", "c", "a", "d"]
 
 
-async def test_what_is_submitted_before_the_start_runs_after_it() -> None:
-    jobs = Jobs()
-    pool = WorkerPool(jobs, workers=1, max_queue=1, on_error=Failures())
-    assert pool.submit("a")
-    await settle()
-    assert jobs.begun == []
-    pool.start()
-    await settle()
-    assert jobs.begun == ["a"]
-    await pool.drain(0)
-
-
 async def test_the_oldest_waiting_key_is_told() -> None:
     now = 100.0
     jobs = Jobs()
     pool = WorkerPool(jobs, workers=1, max_queue=9, on_error=Failures(), monotonic=lambda: now)
-    pool.start()
     assert pool.oldest_seconds == 0
     pool.submit("a")
     pool.submit("b")
@@ -179,16 +164,16 @@ class TestDrain:
         assert not pool.submit("late")
         assert not drain.done()
         jobs.gate.set()
-        assert await drain == {"running", "waiting"}
+        await drain
         assert (jobs.begun, jobs.ended) == (["running"], ["running"])
 
-    async def test_at_the_deadline_jobs_are_cancelled_and_given_back(self) -> None:
+    async def test_at_the_deadline_jobs_are_cancelled(self) -> None:
         jobs, failures = Jobs(), Failures()
         pool = a_pool(jobs, count=2, on_error=failures)
         pool.submit("a")
         pool.submit("b")
         await settle()
-        assert await pool.drain(0.01) == {"a", "b"}
+        await pool.drain(0.01)
         assert (jobs.cancelled, jobs.ended, failures.seen) == (["a", "b"], [], [])
 
     async def test_a_cancelled_job_may_clean_up(self) -> None:
@@ -222,65 +207,12 @@ class TestDrain:
         pool.submit("a")
         await settle()
         async with asyncio.timeout(2):
-            assert await pool.drain(0) == {"a"}
+            await pool.drain(0)
         release.set()
         await settle()
 
     async def test_an_idle_pool_drains_at_once_and_twice(self) -> None:
         pool = a_pool(Jobs())
-        assert await pool.drain(60) == frozenset()
-        assert await pool.drain(60) == frozenset()
-
-
-async def test_a_key_runs_when_it_is_no_longer_held() -> None:
-    held = [0.001, 0.001, 0.0]
-    run = asyncio.Event()
-
-    async def job(_: str) -> None:
-        run.set()
-
-    pool = WorkerPool[str](job, workers=1, max_queue=1, on_error=Failures(), delay=lambda: held.pop(0))
-    pool.start()
-    pool.submit("a")
-    await asyncio.wait_for(run.wait(), 5)
-    assert held == []
-
-
-async def test_what_comes_while_a_key_is_held_is_in_its_run_and_a_held_key_waits() -> None:
-    ran: list[str] = []
-    begun = asyncio.Event()
-    now, held = 0.0, True
-
-    async def job(key: str) -> None:
-        ran.append(key)
-        begun.set()
-
-    pool = WorkerPool[str](
-        job, workers=1, max_queue=1, on_error=Failures(), delay=lambda: 0.001 if held else 0.0, monotonic=lambda: now
-    )
-    pool.start()
-    pool.submit("a")
-    await settle()
-    now = 3.0
-    assert pool.submit("a")
-    assert (pool.depth, pool.oldest_seconds) == (1, 3.0)
-    held = False
-    await asyncio.wait_for(begun.wait(), 5)
-    await settle()
-    assert ran == ["a"]
-    assert pool.depth == 0
-
-
-async def test_a_pool_that_drains_holds_nothing_back() -> None:
-    ran: list[str] = []
-
-    async def job(key: str) -> None:
-        ran.append(key)
-
-    pool = WorkerPool[str](job, workers=1, max_queue=1, on_error=Failures(), delay=lambda: 0.01)
-    pool.start()
-    pool.submit("a")
-    await settle()
-    assert ran == []
-    await asyncio.wait_for(pool.drain(5), 5)
-    assert ran == ["a"]
+        async with asyncio.timeout(2):
+            await pool.drain(60)
+            await pool.drain(60)

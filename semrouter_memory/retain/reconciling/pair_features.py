@@ -59,10 +59,18 @@ def has_other_topic(older: Statement, newer: Statement) -> bool:
     """
     if newer.topic & newer.owners - said_in(older):
         return True
+    if "ended" in newer.marks and newer.topic & older.names:
+        return False
     if not older.topic - said_in(newer) or not newer.topic - said_in(older):
         return False
     same = older.content - older.topic == newer.content - newer.topic
     return not (same and older.attributes & newer.attributes & ONE_VALUED)
+
+
+def is_renewed_elsewhere(older: Statement, newer: Statement) -> bool:
+    """What is new is something that the older one does not tell of: "has a new bike", of who goes to a school."""
+    unknown = newer.renewed & newer.words - said_in(older)
+    return bool(unknown) and not older.attributes & newer.attributes & ONE_VALUED
 
 
 def is_turned(older: Statement, newer: Statement) -> bool:
@@ -97,6 +105,7 @@ def _facts(older: Statement, newer: Statement) -> Iterator[str]:
     yield from _marks(older, newer)
     yield from _values(older, newer)
     yield f"third person {older.in_third_person} {newer.in_third_person}"
+    yield from (f"says {piece}" for piece in {*newer.pieces} - {*older.pieces})
     if newer.key:
         yield f"key known {newer.key <= older.content}"
     if newer.topic:
@@ -119,6 +128,12 @@ def _marks(older: Statement, newer: Statement) -> Iterator[str]:
         yield f"negation differs, changed {changed}"
     yield f"same attribute {bool(older.attributes & newer.attributes)}, changed {changed}"
     yield f"shared words {bool(older.words & newer.words)}, changed {changed}"
+    if newer.over:
+        yield f"over known {_part(newer.over & newer.content, older.content)}, others {bool(older.words - newer.content)}"
+    if newer.renewed:
+        yield f"renewed known {newer.renewed <= said_in(older)}"
+        yield f"renewed elsewhere {is_renewed_elsewhere(older, newer)}"
+    yield from (f"only newer {kind}" for kind in newer.kinds.keys() - older.kinds.keys())
     if newer.former:
         yield f"former known {bool(newer.former & older.content)}"
 
@@ -158,6 +173,7 @@ def _value_facts(
         f"substituted {slot}, same key {same_key}",
         f"substituted {slot}, same key {same_key}, attribute of {how_many}",
         f"substituted {slot}, {classes}",
+        f"substituted {slot}, attribute of {how_many}, changed {changed}",
     ]
     if slot:
         found.append(f"substituted inside {inside}, attribute of {how_many}")
@@ -174,6 +190,10 @@ def _value_facts(
         found.append(f"other value, same attribute {bool(attributes)}")
         found.append(f"other value, changed {changed}")
     return tuple(found)
+
+
+def _part(of: frozenset[str], among: frozenset[str]) -> str:
+    return "all" if of <= among else "some" if of & among else "none"
 
 
 def _set_facts(name: str, older: frozenset[str], newer: frozenset[str]) -> Iterator[str]:

@@ -20,7 +20,7 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 
 from semrouter_memory.codec.base import strip_reasoning, unfenced
-from semrouter_memory.language.sentences import sentences
+from semrouter_memory.language.sentences import PARTS, sentences
 from semrouter_memory.model import (
     SESSION_SOURCE,
     Candidate,
@@ -38,6 +38,7 @@ from semrouter_memory.retain.reconciling.relation import (
     Pair,
     Relation,
     about_others,
+    names_change,
     relate,
     repeats,
 )
@@ -57,6 +58,10 @@ _SHORT = 20
 _LONG = 30
 """The same of a sentence that may change, or be changed in, another quote."""
 _MAX_SENTENCES = 4
+_ONE_EACH = 2
+"""Clauses of two quotes that have no more than one."""
+_MOST_MARKED = 3
+"""What seems to change more than so many quotes changes none of them for sure."""
 
 _STATED = frozenset({MemoryType.SEMANTIC, MemoryType.EPISODIC, MemoryType.PROCEDURAL})
 NEAR_TYPES = {**dict.fromkeys(_STATED, _STATED), MemoryType.REFLECTIVE: frozenset({MemoryType.REFLECTIVE})}
@@ -101,7 +106,8 @@ def reconcile(candidate: Candidate, neighbours: Sequence[Hit], history: Sequence
         _add(each, _completed(relation, each, candidate), found)
     decision = _decide(candidate, new, found)
     stays = decision.successor or decision.action in {ReconcileAction.SKIP, ReconcileAction.FLAG}
-    return decision if stays else replace(decision, outdated=tuple(found.marked))
+    marked = found.marked if len(found.marked) <= _MOST_MARKED else ()
+    return decision if stays else replace(decision, outdated=tuple(marked))
 
 
 def arrives_late(candidate: Candidate, neighbours: Sequence[Hit]) -> bool:
@@ -153,16 +159,29 @@ class _Compared:
 
 
 def _all_compared(candidate: Candidate, new: Statement, hit: Hit) -> list[_Compared]:
-    """A statement as a whole; of two quotes that tell more, the sentences that tell of a change, and what they may change."""
-    if _may_relate(candidate, new, hit.memory):
-        return [_compared(candidate, new, hit)]
+    """A statement as a whole; of quotes that tell more, also the clauses or sentences that tell of a change, and what they may change."""
     known = hit.memory
-    quoted = candidate.form == known.form == "quote"
-    if not quoted or known.said_at >= candidate.observed_at or _is_about_another(candidate, known):
+    quoted = candidate.form == known.form == "quote" and known.said_at < candidate.observed_at
+    if _may_relate(candidate, new, known):
+        old, said = (_clauses(each.content) for each in (known, candidate)) if quoted else ((), ())
+        parts = _in_part(old, said, hit) if len(old) + len(said) > _ONE_EACH else []
+        return [_compared(candidate, new, hit), *parts]
+    if not quoted or _is_about_another(candidate, known):
         return []
-    changes = [said for said in _sentences(candidate.content) if is_change(said)]
-    pairs = [Pair(old, said, hit.similarity, _SURE) for said in changes for old in _sentences(known.content)]
-    return [_Compared(pair, known, after=False, tie=False, partly=True) for pair in pairs]
+    return _in_part(_sentences(known.content), _sentences(candidate.content), hit)
+
+
+def _in_part(old: Sequence[Statement], said: Sequence[Statement], hit: Hit) -> list[_Compared]:
+    """What parts of a newer quote tell of a change, with each part of an older one that they may change."""
+    pairs = [Pair(each, change, hit.similarity, _SURE) for change in filter(is_change, said) for each in old]
+    return [_Compared(pair, hit.memory, after=False, tie=False, partly=True) for pair in pairs]
+
+
+@lru_cache(1_024)
+def _clauses(content: str) -> Sequence[Statement]:
+    """What a quote tells, clause by clause; of a long one nothing."""
+    found = [statement(each.strip()) for each in PARTS.split(content) if each.strip()]
+    return found if len(found) <= _MAX_SENTENCES else ()
 
 
 @lru_cache(1_024)
@@ -186,7 +205,8 @@ def _completed(relation: Relation, compared: _Compared, candidate: Candidate) ->
     pair, known, alike = compared.pair, compared.known, candidate.form == compared.known.form
     older, newer = pair.older, pair.newer
     if compared.partly:
-        return Relation.OUTDATES if relation in {Relation.REPLACES, Relation.OUTDATES} else Relation.UNRELATED
+        changes = relation in {Relation.REPLACES, Relation.OUTDATES} and names_change(older, newer)
+        return Relation.OUTDATES if changes else Relation.UNRELATED
     if relation is Relation.UNRELATED and pair.similarity >= _cut(candidate, known) and repeats(older, newer):
         relation = Relation.SAME
     if not _is_quoted(candidate, known) or (relation is Relation.SAME and older.plain == newer.plain and alike):

@@ -6,7 +6,7 @@ that was wrongly superseded is lost.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from semrouter_memory.learned import Multinomial
@@ -15,7 +15,7 @@ from semrouter_memory.retain.reconciling.pair_features import (
     has_other_topic,
     is_change,
     is_substituted,
-    is_turned,
+    said_in,
     swapped,
 )
 from semrouter_memory.retain.reconciling.statement import MANY_VALUED_KEYS, ONE_VALUED, Statement, statement
@@ -24,8 +24,10 @@ _MODEL = Multinomial.load("relation")
 # Probabilities from which on a relation holds. High, because the error that matters is a fact that is wrongly superseded;
 # `python -m training.relation` shows what they do on people left out.
 REPLACES_CUT = 0.6
-_OUTDATES_CUT = 0.4
+_OUTDATES_CUT = 0.5
 """Of a change: the older one may still hold, and stays, marked."""
+_LIKELY_CUT = 0.75
+"""The same where they have nothing in common, or it is unclear whether what ends or is denied is what the older one says."""
 _SAME_CUT = 0.7
 _UNRELATED_CUT = 0.5
 _CONTRADICTS_CUT = 0.6
@@ -37,6 +39,8 @@ _OPEN = frozenset({"num", "date", "time", "day", "month", "year"})
 """Kinds of number that tell no attribute by themselves."""
 _ONE_AT_A_TIME = frozenset({"lives in", "works as", "works at", "works for", "reports to", "住在"})
 _ONE = ONE_VALUED - {"count"}
+_NAMED = _ONE - {"deadline"}
+"""Without what a preposition names, too: "by the way", "until the bugs are fixed"."""
 _SPOUSES = frozenset({"partner", "wife", "husband"})
 _STANCE = frozenset({"negated", "ended", "past", "planned"})
 
@@ -72,7 +76,7 @@ def relate(pairs: Sequence[Pair]) -> list[Relation]:
     """How the later statement of each pair stands to the earlier one. The model is asked once, which is cheaper."""
     told = [_by_rules(pair.older, pair.newer) for pair in pairs]
     asked = [
-        features(pair.older, pair.newer, pair.similarity)
+        features(pair.older, of_the_same(pair.older, pair.newer), pair.similarity)
         for pair, relation in zip(pairs, told, strict=True)
         if relation is None
     ]
@@ -88,7 +92,9 @@ def _by_rules(older: Statement, newer: Statement) -> Relation | None:
     if older.plain == newer.plain:
         return Relation.SAME
     if about_others(older, newer):
-        return Relation.UNRELATED
+        if _is_put_right(older, newer):
+            return Relation.OUTDATES
+        return None if _is_named_again(older, newer) else Relation.UNRELATED
     return _by_steps(older, newer) if older.goal else None
 
 
@@ -97,7 +103,8 @@ def by_probabilities(
 ) -> Relation:
     """What the model's probabilities mean within the guards."""
     if about_others(older, newer):
-        return Relation.UNRELATED
+        outdates = _is_named_again(older, newer) and _outdates(older, newer, probabilities)
+        return Relation.OUTDATES if outdates else Relation.UNRELATED
     if _is_reversed(older, newer) or _is_signed_anew(older, newer) or _is_resumed(older, newer):
         return Relation.REPLACES
     if _is_given_anew(older, newer) and not keeps_both(older, newer):
@@ -118,14 +125,54 @@ def _decided(older: Statement, newer: Statement, by_relation: Mapping[str, float
     denied = "negated" in older.marks ^ newer.marks and not changed
     if denied and newer.content and newer.content <= older.content:
         return Relation.CONTRADICTS
-    if replaces >= sure and not denied and not keeps_both(older, newer):
+    # What changed may be something else at the same place.
+    unsaid = "negated" in older.marks - newer.marks and not _denies(newer, older)
+    if replaces >= sure and not denied and not unsaid and not keeps_both(older, newer):
         return Relation.REPLACES
-    if changed and replaces >= _OUTDATES_CUT and not denied and not keeps_both(older, newer):
+    if (changed and _is_put_right(older, newer)) or _outdates(older, newer, by_relation):
         return Relation.OUTDATES
     against = by_relation["contradicts"] + (by_relation["replaces"] if denied and _denies(older, newer) else 0.0)
     if against >= _CONTRADICTS_CUT:
         return Relation.CONTRADICTS
     return Relation.UNRELATED
+
+
+def _outdates(older: Statement, newer: Statement, by_relation: Mapping[str, float]) -> bool:
+    """Whether it is a change that is likely to be one of the older statement."""
+    likely = by_relation["replaces"] + by_relation["contradicts"]
+    enough = likely >= (_LIKELY_CUT if keeps_both(older, newer) else _OUTDATES_CUT)
+    return enough and is_change(newer) and not _is_of_another(older, newer)
+
+
+def _is_bare(older: Statement, newer: Statement) -> bool:
+    """It tells nothing but a number of the same size: "weighs 78 kg", "down to 75"."""
+    one, other = ([_number(value) for value in said.values] for said in (older, newer))
+    near = (old and new and old != new and old <= 2 * new and new <= 2 * old for old in one for new in other)
+    return newer.content <= newer.values and len(other) == 1 and any(near)
+
+
+def _number(value: str) -> float:
+    figure = value.partition(":")[2]
+    return float(figure) if figure.replace(".", "", 1).isdecimal() else 0.0
+
+
+def _is_named_again(older: Statement, newer: Statement) -> bool:
+    """Whether it goes on about somebody by name alone: "my sister Noor lives in Leicester", "Noor moved to Hull"."""
+    same_goal = older.goal == newer.goal and newer.is_difference <= older.is_difference
+    named = older.names & (newer.names | newer.topic) if not newer.plain.startswith("user ") else frozenset()
+    return same_goal and not newer.people and bool(named or older.topic & newer.topic)
+
+
+def of_the_same(older: Statement, newer: Statement) -> Statement:
+    """The newer one, of the older one's people where it names them alone."""
+    return replace(newer, people=older.people) if older.people and _is_named_again(older, newer) else newer
+
+
+def _is_put_right(older: Statement, newer: Statement) -> bool:
+    """It is denied, and of another or another thing is told: "no, my sister has asthma, not my brother"."""
+    told = bool(older.topic) and older.topic <= newer.content if older.people else older.content <= newer.content
+    denied = "negated" in newer.marks - older.marks and bool(older.words & newer.words)
+    return denied and told and len(older.content & newer.content) * 2 >= len(older.content)
 
 
 def repeats(older: Statement, newer: Statement) -> bool:
@@ -162,8 +209,29 @@ def about_others(older: Statement, newer: Statement) -> bool:
     return bool(people and not related) or older.goal != newer.goal or newer.is_difference > older.is_difference
 
 
+def names_change(older: Statement, newer: Statement) -> bool:
+    """Whether a change tells what of the older statement it changes: by its subject, the former value or another one in its place.
+
+    A word or two in common are not enough: much of what a person says has these, and is about something else.
+    """
+    return bool(
+        newer.topic & said_in(older)
+        or newer.former & older.content
+        or newer.key & older.content
+        or "ended" in newer.marks
+        or older.attributes & newer.attributes & _NAMED
+        or swapped(older, newer) - {"word"}
+    )
+
+
 def keeps_both(older: Statement, newer: Statement) -> bool:
     """Whether a guard forbids that the newer statement supersedes the older one, whatever the model says."""
+    unclear = bool(newer.marks & {"ended", "negated"}) and not _denies(older, newer)
+    return unclear or not _has_common(older, newer) or _is_of_another(older, newer)
+
+
+def _is_of_another(older: Statement, newer: Statement) -> bool:
+    """Whether it is sure that the newer statement is not a change of the older one."""
     ended = bool(newer.marks & {"ended", "negated"})
     return (
         "also" in newer.marks - older.marks
@@ -171,19 +239,24 @@ def keeps_both(older: Statement, newer: Statement) -> bool:
         or ("past" in newer.marks ^ older.marks and not is_change(newer))
         or "bygone" in older.marks - newer.marks
         or older.is_event
-        or ("planned" in older.marks - newer.marks and len(newer.content & older.content) * 2 < len(older.content))
-        or is_turned(older, newer)
+        or (_is_other_plan(older, newer) and not _tells_of(older, newer))
         or (older.key and newer.key and _other_key(older, newer))
         or bool(newer.key & newer.names - older.content)
         or has_other_topic(older, newer)
-        or _all_other(older.purposes, newer.purposes)
-        or (_same_number(older, newer) and not ended)
-        or _other_measure(older, newer)
-        or not _has_common(older, newer)
+        or _is_qualified(older, newer)
+        or (_all_other(older.purposes, newer.purposes) and not newer.former & older.content)
         or _is_of_two(older, newer)
         or _is_otherwise(older, newer)
-        or (ended and not _denies(older, newer))
     )
+
+
+def _is_other_plan(older: Statement, newer: Statement) -> bool:
+    return "planned" in older.marks - newer.marks and len(newer.content & older.content) * 2 < len(older.content)
+
+
+def _tells_of(older: Statement, newer: Statement) -> bool:
+    """It is a change, and what it tells of is in the older statement: "plans the hike in June", "the hike fell through"."""
+    return is_change(newer) and bool(newer.topic) and newer.topic <= said_in(older)
 
 
 def _other_key(older: Statement, newer: Statement) -> bool:
@@ -201,7 +274,12 @@ def _all_other(older: frozenset[str], newer: frozenset[str]) -> bool:
 def _has_common(older: Statement, newer: Statement) -> bool:
     """A word, an age, or an attribute of which there is one, is in both."""
     old, new = older.content | older.former, newer.content | newer.former
-    one = older.attributes & newer.attributes & _ONE or "age" in older.kinds.keys() & newer.kinds.keys()
+    same_kind = older.kinds.keys() & newer.kinds.keys()
+    one = (
+        older.attributes & newer.attributes & _ONE
+        or "age" in same_kind
+        or (same_kind - _OPEN and _is_bare(older, newer))
+    )
     return bool(old & new or one)
 
 
@@ -226,34 +304,37 @@ def _is_of_two(older: Statement, newer: Statement) -> bool:
     )
 
 
-def _same_number(older: Statement, newer: Statement) -> bool:
-    """The same number, and none that is new: it is of something else."""
-    return bool(older.values & newer.values) and not newer.values - older.values
-
-
-def _other_measure(older: Statement, newer: Statement) -> bool:
-    """Both have numbers, of different kinds: a price and a weight belong to different attributes."""
-    old, new = older.kinds.keys() - _OPEN, newer.kinds.keys() - _OPEN
-    return bool(old and new) and not old & new
-
-
 def _denies(older: Statement, newer: Statement) -> bool:
     """What ends or is denied is what the older statement says, and not something else."""
-    said = newer.words | newer.names
+    every = (newer.words | newer.names) & newer.over
+    said = every - newer.topic or every
     if "ended" in newer.marks and older.key and older.key & said and not older.key <= newer.content:
+        return False
+    named = newer.over & older.names
+    if "ended" in newer.marks and older.given and named and len(older.names - named) > 1:
+        # One of several.
         return False
     if not said - older.content:
         return True
-    if newer.names & older.names:
+    if newer.names & older.names - newer.topic:
         # Who lives in Berlin no more may own a flat there: what is denied must be said. What is sold or left needs its name.
         return "negated" not in newer.marks or not newer.words or bool(newer.words & older.words)
     shared = len(said & older.content)
-    return shared * 3 >= len(said) if "ended" in newer.marks else shared * 2 > len(said)
+    # What ended may be another of the same kind: "allergic to nuts", "no longer allergic to cats".
+    most = "negated" in newer.marks or older.words - newer.content
+    return shared * 2 > len(said) if most else shared * 3 >= len(said)
+
+
+def _is_qualified(older: Statement, newer: Statement) -> bool:
+    """Another thing of one name is told of: "the rent", "the garage rent"."""
+    more = bool(older.topic) and older.topic < newer.topic and not newer.topic <= said_in(older)
+    return more and not newer.is_chinese
 
 
 def _is_given_anew(older: Statement, newer: Statement) -> bool:
     """The same key has another value of the same kind: "User's favourite book is A", "User's favourite book is B"."""
-    if older.pieces == newer.pieces and swapped(older, newer) == {"num"} and "count" in older.attributes:
+    only = "count" in older.attributes or newer.content == newer.values
+    if only and older.pieces == newer.pieces and swapped(older, newer) in ({"num"}, {"age"}):
         return True
     if not older.given or older.given != newer.given or older.people or older.key & MANY_VALUED_KEYS:
         return False

@@ -69,12 +69,19 @@ _TOPICS = tuple(
 )
 """What is told of: what changes, else what stands before the verb; not who changes something: "the builder moved it"."""
 _OWNER = re.compile(r"\b([A-Z]\w+)['\u2019]s (?!the\b|an?\b)")
+_BREAKS = frozenset({"and", "but", "so", "because", "since", "as", "for", "due", "after", "until", "though"})
+"""Where a clause ends, as well as at a comma."""
+_PARTICLES = frozenset({"off", "up", "out", "down", "back", "over", "away", "forward"})
+_APART = 5
+"""Tokens within which a verb's particle follows: "called the whole thing off"."""
+_NOUNS = 2
+"""Words after "new" that name what is new."""
 _NOT_ALSO = re.compile(r"^(?:and |oh |ok )?also\b|\btoo (?=[a-z])|又(?=[改换涨降推变搬调延])")
 """Where it goes on with something else ("also we moved ..."), and what is too much or changes once more."""
 _LIGHT_HAN = frozenset(_VOCABULARY["topic"]["light_zh"])
 _FORMER = re.compile(
     r"\bfrom (?:the |an? )?(?P<former>[^,;.]{1,40}?) to |从(?P<han>.{1,10}?)[改换搬涨降升转]"
-    r"|\b(?:instead of|rather than|in place of|got rid of|dropped|replaced) (?:the |an? |at |on |in |user's )?(?P<left>[^,;.!]{1,30}?)(?= with |$|[,;.!])"
+    r"|\b(?:instead of|rather than|in place of|got rid of|dropped|ditched|replaced|swapped|traded) (?:the |an? |at |on |in |user's )?(?P<left>[^,;.!]{1,30}?)(?= with | for |$|[,;.!])"
 )
 
 
@@ -101,6 +108,8 @@ class Statement:
         given: what a value is given to, as it stands: "(rent) is 780 euros", "User (lives in) Rome".
         value: that value.
         marks: what it says of itself: negated, ended, changed, planned, ...
+        over: words of the clauses that end or deny something.
+        renewed: words of what is said to be new: "has a new (bike)".
         attributes: attributes that its words may name.
         goal: what a procedure is for; its words are the steps' then.
         signs: of its words and numbers, which `content` lacks.
@@ -125,6 +134,8 @@ class Statement:
     given: str
     value: str
     marks: frozenset[str]
+    over: frozenset[str]
+    renewed: frozenset[str]
     attributes: frozenset[str]
     goal: frozenset[str]
     signs: Signs
@@ -145,12 +156,10 @@ def statement(content: str, *, procedural: bool = False) -> Statement:
     tokens = tuple(_TOKEN.findall(rest))
     pieces = tuple(piece for token in tokens for piece in (token if CJK.match(token) else (token,)))
     said = f" {' '.join(tokens)} "
-    names = frozenset(term for name in capitalised(content) if name.lower() not in _CAPITALS for term in _stems(name))
-    # Not a month, which is part of a value.
-    names = (names & frozenset(_stems(rest))) - _LIGHT
+    names = _names(content, rest)
     given, value = _given(plain)
     marks = _marks(rest)
-    former = _former(plain) if "changed" in marks else frozenset()
+    former = _former(plain) if marks & {"changed", "ended"} else frozenset()
     order = tuple(_stems(split(steps)[1] if goal else rest))
     return Statement(
         plain=plain.strip(" .!。！"),
@@ -168,6 +177,8 @@ def statement(content: str, *, procedural: bool = False) -> Statement:
         purposes=frozenset(stem for found in _FOR.findall(rest) for stem in _stems(found)),
         ways=frozenset(_ways(_TOKEN.findall(plain))),
         marks=marks,
+        over=_over(rest) if marks & {"ended", "negated"} else frozenset(),
+        renewed=_renewed(tokens) - names,
         former=former,
         given=given,
         value=value,
@@ -180,6 +191,12 @@ def statement(content: str, *, procedural: bool = False) -> Statement:
         is_chinese=bool(CJK.search(content)),
         in_third_person=told == content,
     )
+
+
+def _names(content: str, rest: str) -> frozenset[str]:
+    """Not a month, which is part of a value."""
+    found = frozenset(term for name in capitalised(content) if name.lower() not in _CAPITALS for term in _stems(name))
+    return (found & frozenset(_stems(rest))) - _LIGHT
 
 
 def _given(plain: str) -> tuple[str, str]:
@@ -204,7 +221,38 @@ def _key(plain: str, marks: frozenset[str]) -> frozenset[str]:
 
 
 def _marks(rest: str) -> frozenset[str]:
-    return frozenset(_found(_MARKS, f" {' '.join(_TOKEN.findall(_NOT_ALSO.sub(' ', rest)))} "))
+    return _marks_of(_TOKEN.findall(_NOT_ALSO.sub(" ", rest)))
+
+
+def _marks_of(tokens: Sequence[str]) -> frozenset[str]:
+    """With verbs whose particle stands behind their object; what one had to do is nothing of the past."""
+    said = f" {' '.join([*tokens, *_joined(tokens)])} "
+    found = frozenset(_found(_MARKS, said))
+    return found - {"past"} if "past" in found and not {*_found(_PAST, said.replace(" had to ", " "))} else found
+
+
+def _joined(tokens: Sequence[str]) -> Iterator[str]:
+    for at, token in enumerate(tokens):
+        for particle in _PARTICLES.intersection(tokens[at + 2 : at + 1 + _APART]) if token in _SEPARABLE else ():
+            yield f"{token} {particle}"
+
+
+def _over(rest: str) -> frozenset[str]:
+    """What stands in the clauses that end or deny something."""
+    clauses: list[list[str]] = [[]]
+    for token in _TOKEN.findall(rest.replace(",", " and ").replace(";", " and ").replace(". ", " and ")):
+        if token in _BREAKS:
+            clauses.append([])
+        else:
+            clauses[-1].append(token)
+    ending = (each for each in clauses if _marks_of(each) & {"ended", "negated"})
+    return frozenset(stem for each in ending for stem in _stems(" ".join(each)))
+
+
+def _renewed(tokens: Sequence[str]) -> frozenset[str]:
+    """What "new" says to be new: "has a new bike"."""
+    at = next((at + 1 for at, each in enumerate(tokens) if each == "new" and tokens[at - 1] == "a"), len(tokens))
+    return frozenset(_stems(" ".join(tokens[at : at + _NOUNS]))) - _LIGHT
 
 
 def _topic(plain: str) -> frozenset[str]:
@@ -273,6 +321,9 @@ ONE_VALUED = frozenset(_VOCABULARY["numbers"]["one"].split())
 MANY_VALUED_KEYS = frozenset(term for word in _VOCABULARY["numbers"]["several_keys"].split() for term in terms(word))
 MANY_VALUED = frozenset(_VOCABULARY["numbers"]["several"].split())
 _MARKS = _entries(_VOCABULARY["marks"])
+_PAST = {"past": _MARKS["past"]}
+_PHRASAL = [word.strip().rpartition(" ") for words in _MARKS.values() for word in words]
+_SEPARABLE = frozenset(verb for verb, _, particle in _PHRASAL if particle in _PARTICLES)
 _ATTRIBUTES = _entries(_VOCABULARY["attributes"])
 _DIFFERENCE = _entries(_VOCABULARY["difference"])
 _SYNONYMS = {

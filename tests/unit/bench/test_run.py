@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from bench import plot, run
+from bench import run
 from bench.client import BenchError
 from bench.context import Amount
 from bench.figures import Ratio, goals, missed
@@ -68,7 +68,7 @@ async def test_a_run_in_which_all_was_measured_says_so(
 ) -> None:
     monkeypatch.setattr(run, "SECTIONS", sections())
 
-    assert await run.bench(options(tmp_path, model_directory))
+    assert await run.bench(replace(options(tmp_path, model_directory), plot_file=None))
 
 
 def test_sections_are_chosen_by_name_and_kept_in_order() -> None:
@@ -90,6 +90,8 @@ def test_every_section_has_tables(name: str) -> None:
 
 
 def test_a_picture_is_drawn_of_whatever_was_measured(tmp_path: Path) -> None:
+    from bench import plot  # loads matplotlib, which would take each worker a second
+
     assert plot.draw(tmp_path / "all.png", EVERYTHING, "all")
     assert not plot.draw(tmp_path / "none.png", {"recall": RECALL}, "nothing to draw")
     assert [file.name for file in tmp_path.iterdir()] == ["all.png"]

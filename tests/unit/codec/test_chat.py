@@ -139,6 +139,11 @@ def test_what_the_user_says_behind_calls(
     assert (parsed.before, parsed.last_texts, parsed.said_by("alice")) == (before, last, last)
 
 
+def test_what_frameworks_of_several_agents_send_of_the_user_is_the_users() -> None:
+    said = [{"role": "user", "name": name, "content": name} for name in ("user", "poet", "alice", "User", "bob")]
+    assert parse(*said).said_by("alice") == ("user", "alice", "User")
+
+
 def test_of_several_speakers_only_what_is_said_behind_calls_is_new() -> None:
     messages = [user("A", name="alice"), calling(("1", "f")), user("B", name="alice"), user("C", name="bob")]
     assert parse(*messages).said_by("alice") == ("B",)

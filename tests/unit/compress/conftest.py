@@ -35,6 +35,7 @@ class Forbidden:
 
     statements: frozenset[str]
     erased_before: datetime
+    paused_since: datetime | None
 
     def forbids(self, scope: Scope, content: str, observed_at: datetime) -> bool:
         return content in self.statements
@@ -52,6 +53,7 @@ class World:
     deleted: set[str] = field(default_factory=set)
     forbidden: set[str] = field(default_factory=set)
     erased_before: datetime = BEFORE_ALL
+    paused_since: datetime | None = None
     broken: set[str] = field(default_factory=set)
     answer: str | Exception = ""
     asked: list[Sequence[ChatMessage]] = field(default_factory=list)
@@ -87,7 +89,7 @@ class World:
         return frozenset(turn.id for turn in claim.turns) - self.deleted
 
     async def tombstones(self, scope: Scope) -> Any:
-        return Forbidden(frozenset(self.forbidden), self.erased_before)
+        return Forbidden(frozenset(self.forbidden), self.erased_before, self.paused_since)
 
     # Embedder
     def count_tokens(self, text: str) -> int:

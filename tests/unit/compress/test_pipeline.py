@@ -27,7 +27,7 @@ from semrouter_memory.model import (
     TurnState,
 )
 from semrouter_memory.retain.grounding import telling
-from tests.unit.compress.conftest import ALICE, MakeTurns, Said, World, claim_of, small_talk, transcript_of
+from tests.unit.compress.conftest import ALICE, NOW, MakeTurns, Said, World, claim_of, small_talk, transcript_of
 
 CONFIG = CompressionConfig(enabled=True, min_turns=6, raw_turns=2)
 FACT = "User's budget is $300"
@@ -58,9 +58,8 @@ def _chat(said: Said, **fields: Any) -> RecallRequest:
         )
         for at, value in enumerate(hashes)
     )
-    request = RecallRequest(
-        scope=ALICE, query="next?", options=RecallOptions(limit=5, threshold=0.6), compressible=True, turns=turns
-    )
+    options = RecallOptions(limit=5, threshold=0.6)
+    request = RecallRequest(scope=ALICE, query="next?", options=options, compressible=True, turns=turns, retained=True)
     return replace(request, **fields)
 
 
@@ -266,7 +265,7 @@ async def test_a_chain_that_was_never_compressed_and_has_no_state_is_left_to_the
 
 
 @pytest.mark.parametrize("marked", [False, True])
-async def test_a_chain_with_an_unknown_item_passes_unchanged_and_is_told(
+async def test_a_chain_with_an_unknown_item_stays_and_the_state_tells_what_the_server_lacks(
     world: World, make_turns: MakeTurns, marked: bool
 ) -> None:
     turns = await _chain(world, make_turns)
@@ -274,9 +273,30 @@ async def test_a_chain_with_an_unknown_item_passes_unchanged_and_is_told(
         await _asked(world, _chained())
     turns[3] = replace(turns[3], items=None)
     world.chains["r"] = StoredChain(turns=tuple(turns), complete=True)
-    reason = CompressionReason.CHAIN_LOST if marked else CompressionReason.CHAIN_INCOMPLETE
+    result = await _asked(world, _chained())
 
-    assert await _asked(world, _chained()) == Compression(reason=reason)
+    assert result.reason is (CompressionReason.CHAIN_LOST if marked else CompressionReason.CHAIN_INCOMPLETE)
+    assert result.items is None
+    assert ('"budget":"$300"' in result.text) is (FACT in result.statements) is marked
+    world.values = {key: value for key, value in world.values.items() if ":mark:" in key[2]}
+    assert (await _asked(world, _chained())).text == ""
+
+
+@pytest.mark.parametrize("paused", [False, True])
+async def test_a_turn_that_the_log_will_lack_has_the_whole_chain_sent(
+    world: World, make_turns: MakeTurns, paused: bool
+) -> None:
+    """What goes on from it is not known any more, and passes as it is."""
+    turns = await _chain(world, make_turns)
+    world.paused_since = NOW if paused else None
+    request = _chained(retained=paused)
+    assert await _asked(world, request) == Compression(reason=CompressionReason.CHAIN_INCOMPLETE)
+    world.paused_since = None
+    await _asked(world, _chained())
+    world.paused_since = NOW if paused else None
+    result = await _asked(world, request)
+
+    assert (result.reason, result.items, result.text) == (CompressionReason.REBUILT, _items(turns), "")
 
 
 async def test_a_chain_whose_mark_cannot_be_written_is_left_alone(world: World, make_turns: MakeTurns) -> None:

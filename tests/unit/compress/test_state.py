@@ -70,6 +70,24 @@ def test_facts_are_known_once_and_the_newest_value_counts(
     assert known.get("user", []) == user
 
 
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("My budget is now $15.", {"budget": "$15"}),
+        ("My budget is $15.", {"budget for the trip": "$10", "budget": "$15"}),
+        ("It's raining now. My budget is $15.", {"budget for the trip": "$10", "budget": "$15"}),
+    ],
+)
+def test_the_turn_tells_that_a_value_is_a_new_one_where_its_statement_does_not(
+    text: str, values: dict[str, str]
+) -> None:
+    trip = ("My budget for the trip is $10.", "Fine.", ["User's budget for the trip is $10"])
+    before = _after(trip)
+
+    assert shown(_after(trip, (text, "Fine.", ["User's budget is $15"])))["values"] == values
+    assert shown(learned(before, ["User's budget is $15"], NOW + timedelta(hours=1), text))["values"] == values
+
+
 def test_what_was_said_earlier_does_not_replace_what_was_said_later() -> None:
     state = learned(ConversationState(), ["User lives in Munich"], NOW)
 

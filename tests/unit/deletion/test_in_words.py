@@ -161,6 +161,23 @@ async def test_of_a_long_question_before_no_more_is_read_than_of_a_question() ->
     assert parts.searched == [pasted[: RecallConfig().max_query_chars]]
 
 
+@pytest.mark.parametrize(
+    ("answer", "forgotten"),
+    [
+        ("You work at Acme as a plumber.", True),
+        ("You work there as a plumber.", True),
+        ("You work at Acme.", False),  # the question says as much
+        ("You are a teacher.", False),
+    ],
+)
+async def test_what_is_no_more_true_is_the_one_that_the_answer_tells(answer: str, *, forgotten: bool) -> None:
+    told = (hit(number) for number in (1, 2))
+    parts = Parts([replace(each, memory=replace(each.memory, content="I work at Acme as a plumber")) for each in told])
+    history = (Message(Role.USER, "Do I work at Acme?"), Message(Role.ASSISTANT, answer))
+    request = replace(REQUEST, query="That's not true any more.", history=history)
+    assert (await _obeyed(parts.steers(), request)).forgotten == (("m1",) if forgotten else ())
+
+
 def test_a_threshold_of_one_switches_it_off() -> None:
     parts = Parts([hit(1, relevance=0.999)])
     parts.obey(threshold=1.0)

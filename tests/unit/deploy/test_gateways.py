@@ -240,7 +240,7 @@ class TestEnvoyGateway:
 
 def test_every_message_timeout_is_above_the_recall_deadlines() -> None:
     recall = Config().memory.recall
-    deadline_seconds = (recall.deadline_ms + recall.rewrite_deadline_ms) / 1000
+    deadline_seconds = (recall.deadline_ms + recall.forget_deadline_ms + recall.rewrite_deadline_ms) / 1000
     gateway = FILES.manifests("envoy-gateway.yaml").the("EnvoyExtensionPolicy")["spec"]["extProc"][0]
     patches = FILES.manifests("istio.yaml").the("EnvoyFilter")["spec"]["configPatches"]
     istio = [entry["patch"]["value"].get("typed_config", {}).get("message_timeout") for entry in patches]

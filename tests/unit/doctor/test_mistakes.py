@@ -168,6 +168,13 @@ def _guarded_by(envoy: Chain, *, action: str, policy: dict[str, Any]) -> None:
     filter_of(envoy, "envoy.filters.http.rbac")["rules"] = {"action": action, "policies": {"ids": policy}}
 
 
+def _users_guarded_by(envoy: Chain, *, action: str, policy: dict[str, Any]) -> None:
+    """Tokens name no one but users."""
+    for provider in _jwt(envoy)["providers"].values():
+        del provider["claim_to_headers"][1:]
+    _guarded_by(envoy, action=action, policy=policy)
+
+
 def _of_a_pattern() -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Policies that let only ids through which have no blank."""
     regex, everything = {"regex": "[A-Za-z0-9._-]+"}, [{"any": True}]
@@ -189,6 +196,11 @@ def _of_a_pattern() -> Iterator[tuple[str, str, dict[str, Any]]]:
 def _refuses(envoy: Chain, regex: str, header: str = "x-authz-user-id") -> None:
     (policy,) = filter_of(envoy, "envoy.filters.http.rbac")["rules"]["policies"].values()
     policy["permissions"] = [{"header": {"name": header, "string_match": {"safe_regex": {"regex": regex}}}}]
+
+
+def _accepts(envoy: Chain, header: str) -> None:
+    (policy,) = filter_of(envoy, "envoy.filters.http.rbac")["rules"]["policies"].values()
+    policy["permissions"] = [each for each in policy["permissions"] if each["header"]["name"] != header]
 
 
 def _api_first(envoy: Chain, prefix: str) -> None:
@@ -470,6 +482,7 @@ MISTAKES = [
     Mistake("a key's user cannot be printed", lambda e: _keys(e)[0].update(client="ali\u200bce"), "error user-unacceptable", "credentials[0].client"),
     Mistake("a route's key has a user with a blank", _key_of_a_route, "error user-blank", 'routes[1].typed_per_filter_config["envoy.filters.http.api_key_auth"].credentials[0].client'),
     Mistake("nothing refuses a subject with a blank", _unguarded, "error blank-ends-accepted", "http_filters[0]", chain="jwt"),
+    *(Mistake(f"only {header} may have a blank", lambda e, header=header: _accepts(e, header), "error blank-ends-accepted", "http_filters[0]", chain="jwt") for header in ("x-authz-user-id", "x-memory-org", "x-memory-org-admin", "x-memory-agent")),  # type: ignore[misc]
     Mistake("a subject with a blank is refused before it is known", lambda e: move(e, "envoy.filters.http.rbac", 0), "error blank-ends-accepted", "http_filters[1]", chain="jwt"),
     Mistake("only a blank at the beginning is refused", lambda e: _refuses(e, "(?s)\\s.*"), "error blank-ends-accepted", "http_filters[0]", chain="jwt"),
     Mistake("blanks are refused to some alone", lambda e: next(iter(filter_of(e, "envoy.filters.http.rbac")["rules"]["policies"].values())).update(principals=[{"url_path": {"path": {"prefix": "/x"}}}]), "error blank-ends-accepted", "http_filters[0]", chain="jwt"),
@@ -522,6 +535,7 @@ MISTAKES = [
     Mistake("the session is not forwarded", lambda e: _forwards(_recall(e), without="x-session-id"), "warning headers-not-forwarded", "http_filters[3].typed_config.forward_rules"),
     Mistake("no time to rewrite", lambda e: _recall(e).pop("message_timeout"), "error message-timeout", "http_filters[3].typed_config.message_timeout", settings=_rewrite_model()),
     Mistake("no time to recall", lambda e: _recall(e).update(message_timeout="0.050s"), "error message-timeout", "typed_config.message_timeout"),
+    Mistake("no time to forget", lambda e: _recall(e).update(message_timeout="0.3s"), "error message-timeout", "typed_config.message_timeout"),
     Mistake("too much time", lambda e: _recall(e).update(message_timeout="60s"), "warning message-timeout-long", "typed_config.message_timeout"),
     Mistake("copies are dropped after 5 s", lambda e: _retain(e).pop("deferred_close_timeout"), "error deferred-close-timeout", "http_filters[2].typed_config.deferred_close_timeout"),
     Mistake("streams end after 30 s", lambda e: _recall(e)["grpc_service"].update(timeout="30s"), "warning grpc-timeout", "grpc_service.timeout"),
@@ -765,7 +779,7 @@ def _sound() -> Iterator[tuple[str, Callable[[Chain], object], str]]:
         "two-filter",
     )
     yield from (
-        (f"ids are of a pattern alone, {name}", partial(_guarded_by, action=action, policy=policy), "jwt")
+        (f"ids are of a pattern alone, {name}", partial(_users_guarded_by, action=action, policy=policy), "jwt")
         for name, action, policy in _of_a_pattern()
     )
     yield (

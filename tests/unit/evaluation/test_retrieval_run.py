@@ -14,7 +14,6 @@ from semrouter_memory.evaluation.cases import CaseMessage, case_of
 from semrouter_memory.evaluation.retrieval import Asked, Figures, LabelledQuery, RetrievalCase, Scored
 from semrouter_memory.evaluation.retrieval_run import (
     THRESHOLDS,
-    CachingEmbedder,
     Owner,
     RetrievalRun,
     asked_of,
@@ -175,24 +174,3 @@ async def test_active_users_memories_are_indexed_as_in_traffic(monkeypatch: pyte
         await run.ask("set", await run.store("set", [told]))
         assert pipelines.adapters.owner_indexes is not None
         assert pipelines.adapters.owner_indexes.owners == 1
-
-
-async def test_a_query_is_embedded_once_however_often_it_is_asked() -> None:
-    class Counting(HashedEmbedder):
-        def __init__(self) -> None:
-            super().__init__()
-            self.texts: list[str] = []
-
-        async def embed_query(self, text: str) -> Vector:
-            self.texts.append(text)
-            return await super().embed_query(text)
-
-    counting = Counting()
-    kept = CachingEmbedder(counting)
-    first, second, other = [await kept.embed_query(text) for text in ("tea", "tea", "coffee")]
-    assert counting.texts == ["tea", "coffee"]
-    assert (first == second).all()
-    assert (first != other).any()
-    assert (kept.dimension, kept.fingerprint) == (counting.dimension, counting.fingerprint)
-    assert kept.count_tokens("two words") == counting.count_tokens("two words")
-    assert (await kept.embed_passages(["tea"]))[0].shape == (384,)

@@ -509,9 +509,22 @@ class TestRetainFilter:
         )
         assert exchange.take_turn() is None
 
-    def test_a_stream_that_is_cut_is_no_turn(self, make_exchange: MakeExchange) -> None:
+    @pytest.mark.parametrize(
+        ("delta", "is_turn"),
+        [
+            (b'{"content":"Half"}', True),
+            (b'{"content":"Let me look.","tool_calls":[{"index":0,"id":"1","function":{"name":"look"}}]}', True),
+            (b'{"role":"assistant","content":""}', False),
+            (b'{"content":"<think>They live in"}', False),
+            (b'{"tool_calls":[{"index":0,"id":"1","function":{"name":"look","arguments":"{"}}]}', False),
+        ],
+    )
+    def test_a_stream_that_is_cut_is_a_turn_without_an_answer(
+        self, make_exchange: MakeExchange, delta: bytes, is_turn: bool
+    ) -> None:
+        """Where it has begun: the user stopped reading, and has said all the same what they said."""
         exchange = make_exchange()
-        frame = b'data: {"id":"c","choices":[{"index":0,"delta":{"content":"Half"}}]}\n\n'
+        frame = b'data: {"id":"c","choices":[{"index":0,"delta":%b}]}\n\n' % delta
         self.observe(
             exchange,
             chat("I live"),
@@ -519,7 +532,39 @@ class TestRetainFilter:
             ResponseBody(frame, end_of_stream=False),
         )
         assert not exchange.finished
-        assert exchange.take_turn() is None
+        turn = exchange.take_turn()
+        assert (turn is not None) is is_turn
+        if turn is not None:
+            assert (turn.user_texts, turn.assistant_text) == (("I live",), "")
+            assert (turn.complete, turn.looped) == (True, True)
+
+    def test_a_conversation_goes_on_behind_a_cut_answer(self, make_exchange: MakeExchange) -> None:
+        """By what the client has of its text."""
+        cut, following = make_exchange(), make_exchange()
+        frame = b'data: {"id":"c","choices":[{"index":0,"delta":{"content":"Half"}}]}\n\n'
+        headers = response_headers("200", "text/event-stream")
+        self.observe(cut, chat("I live in Oslo"), headers, ResponseBody(frame, end_of_stream=False))
+        self.observe(following, chat("I live in Oslo", "Half", "And Rex?"), response_headers(), answer("Rex."))
+        turn, next_turn = cut.take_turn(), following.take_turn()
+        assert turn is not None
+        assert next_turn is not None
+        assert turn.transcript_hashes == (next_turn.hints.history_hash,)
+
+    def test_a_cut_answer_of_a_stored_chain_can_be_continued(self, make_exchange: MakeExchange) -> None:
+        exchange = make_exchange()
+        data = orjson.dumps({"input": "I live in Oslo", "previous_response_id": "r0", "stream": True})
+        recall_step(exchange, SINGLE, data, path="/v1/responses")
+        exchange.recalled(NOTHING)
+        exchange.receive(response_headers("200", "text/event-stream"))
+        events = (
+            b'data: {"type":"response.created","response":{"id":"r1","status":"in_progress"}}\n\n'
+            b'data: {"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"Half"}\n\n'
+        )
+        exchange.receive(ResponseBody(events, end_of_stream=False))
+        turn = exchange.take_turn()
+        assert turn is not None
+        assert (turn.user_texts, turn.complete, turn.assistant_text) == (("I live in Oslo",), True, "")
+        assert (turn.hints.previous_response_id, turn.response_id) == ("r0", "r1")
 
     def test_a_stream_that_said_done_is_a_turn_even_without_an_end(self, make_exchange: MakeExchange) -> None:
         """A client that closes after [DONE] looks like a dying upstream."""

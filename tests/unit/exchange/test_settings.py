@@ -114,6 +114,12 @@ def test_a_route(make_exchange: MakeExchange, name: str, value: str, governs: Go
     assert len(route.unreadable) == 1
 
 
+@pytest.mark.parametrize(("value", "works"), [("TRUE", BOTH), ("on", BOTH), ("FALSE", READING), ("No", READING)])
+def test_a_switch_of_a_route_is_read_in_any_case(make_exchange: MakeExchange, value: str, works: Governs) -> None:
+    route = route_settings({"x-memory-auto-store": value})
+    assert (outcome(make_exchange, {}, route), route.unreadable) == (works, ())
+
+
 def test_what_the_request_says_does_not_mend_its_route(make_exchange: MakeExchange) -> None:
     route = route_settings({"x-memory-limit": "many"})
     assert outcome(make_exchange, {"memory_config": {"retrieval_limit": 3}}, route) == WRITING

@@ -82,6 +82,12 @@ def test_one_byte_beyond_the_limit_is_beyond_it() -> None:
     assert after(ChatCodec(), {"messages": chat_loop("x" * 201, "y" * 1000)}) is not None
 
 
+def test_without_a_limit_every_result_stays() -> None:
+    """As it is by default."""
+    assert RecallOptions(limit=5, threshold=0.6).tool_result_tokens == CompressionConfig().tool_result_tokens == 0
+    assert after(ChatCodec(), {"messages": chat_loop(*texts(9))}, limit=0) is None
+
+
 def test_what_was_replaced_stays_replaced_in_later_steps() -> None:
     """So the request's beginning is the same, for the provider's prompt cache."""
     steps = [chat_loop(*texts(count)) for count in range(1, 12)]

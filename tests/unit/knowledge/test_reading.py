@@ -2,6 +2,7 @@
 
 import zipfile
 from io import BytesIO
+from itertools import count
 
 import pytest
 from docx import Document
@@ -172,6 +173,31 @@ def test_a_docx_has_headings_and_tables() -> None:
     assert list(read_document.blocks) == [Block("Leave", 1), Block("Thirty days."), Block("Monday | soup")]
 
 
+def test_a_merged_cell_of_a_docx_stands_once_in_each_row() -> None:
+    document = Document()
+    table = document.add_table(4, 3)
+    for row, texts in enumerate((("Place", "City", "People"), ("Europe", "Porto", "1"), ("", "Bonn", "2"))):
+        for column, text in enumerate(texts):
+            table.cell(row, column).text = text
+    table.cell(1, 0).merge(table.cell(2, 0))
+    table.cell(3, 0).merge(table.cell(3, 1))
+    table.cell(3, 0).text, table.cell(3, 2).text = "All", "3"
+    data = BytesIO()
+    document.save(data)
+    (block,) = _blocks(data.getvalue(), "DOCX")
+    assert block.text.split("\n") == ["Place | City | People", "Europe | Porto | 1", "Europe | Bonn | 2", "All | 3"]
+
+
+def test_a_cell_of_a_docx_that_claims_millions_of_columns_costs_nothing() -> None:
+    document = Document()
+    table = document.add_table(1, 2)
+    table.cell(0, 0).text, table.cell(0, 1).text = "Monday", "soup"
+    table.cell(0, 0)._tc.grid_span = 1_000_000_000
+    data = BytesIO()
+    document.save(data)
+    assert _blocks(data.getvalue(), "DOCX") == [Block("Monday | soup")]
+
+
 @pytest.mark.parametrize(
     ("data", "kind", "message"),
     [
@@ -194,6 +220,16 @@ def test_a_bad_file_is_refused_with_its_name_and_the_remedy(data: bytes, kind: s
         read("docs/bad", data, kind)
     assert str(refused.value).startswith("docs/bad: ")
     assert message in str(refused.value)
+
+
+@pytest.mark.parametrize("pages", [[["Hello there."]] * 3, [["Hello there."] * 3]], ids=["pages", "a page"])
+def test_a_pdf_that_takes_too_long_is_refused(pages: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processor time, so that other threads do not count."""
+    data, clock = _pdf(*pages), count()
+    monkeypatch.setattr(reading, "MAX_PDF_SECONDS", 2)
+    monkeypatch.setattr("time.thread_time", lambda: next(clock))
+    with pytest.raises(InvalidRequestError, match="takes more than 2 s to read; split it"):
+        read("long.pdf", data, "PDF")
 
 
 def test_a_docx_that_unpacks_to_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

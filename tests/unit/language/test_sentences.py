@@ -42,7 +42,7 @@ def test_joined_they_are_the_text(text: str) -> None:
     [
         "Have an interview at Bosch on Friday", "Had knee surgery in May", "Has a peanut allergy, the little one", "Don't eat pork",
         "haven’t been on a plane since 2015", "Was born in Cork", "Am a nurse in Leeds", "Will be in Rome from 3 to 9 May",
-        "When I was six we moved to Bern", "What I want is a garden",
+        "When I was six we moved to Bern", "What I want is a garden", "Were I to sell the boat at ninety", "Have my interview on Friday",
     ],
 )  # fmt: skip
 def test_a_statement_that_leaves_its_subject_out_is_no_question(said: str) -> None:
@@ -53,7 +53,8 @@ def test_a_statement_that_leaves_its_subject_out_is_no_question(said: str) -> No
     "said",
     [
         "Have you got a recipe for lasagne", "has the euro replaced the kuna", "Had a cat?", "don't you think so", "was Einstein left handed",
-        "will it rain", "have a look at this", "do cats dream", "你养猫吗",
+        "will it rain", "have a look at this", "do cats dream", "do I own a drill", "didn't we book a table",
+        "so can we fly with her", "你养猫吗", "你養貓嗎", "我叫啥",
     ],
 )  # fmt: skip
 def test_a_question_needs_no_mark(said: str) -> None:
@@ -65,7 +66,7 @@ def test_a_question_needs_no_mark(said: str) -> None:
     [
         *("Good morning!", "Hi Bob.", "How are you?", "Hey there, hope you're well.", "Thank you so much in advance!"),
         *("thanks, that helped!", "Sorry to bother you again.", "Cheers, Tom", "Have a lovely evening!", "Perfect."),
-        *("你好！", "谢谢你的帮助！"),
+        *("No worries, Evan.", "你好！", "谢谢你的帮助！", "謝謝你的幫助！"),
     ],
 )
 def test_what_greets_thanks_or_wishes_well_is_a_courtesy(sentence: str) -> None:
@@ -79,6 +80,7 @@ def test_what_greets_thanks_or_wishes_well_is_a_courtesy(sentence: str) -> None:
             "Hey, I'm in Lisbon tomorrow.",
             "Thanks, who is Otto?",
             "Thanks, my new rent is 500.",
+            "Thanks, I'd love one with a balcony.",
             "Hi, where do I live?",
         ),
         *(
@@ -103,6 +105,7 @@ def test_what_says_something_else_is_none(sentence: str) -> None:
         "plan two walks because my left knee is still bad",
         "which plan fits, I'm retired and hardly call",
         "怎么装，我用的是 Windows",
+        "怎麼裝，我們用的是 Windows",
     ],
 )
 def test_a_part_of_a_question_or_an_order_may_tell_of_the_user(asked: str) -> None:

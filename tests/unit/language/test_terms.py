@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semrouter_memory.language.terms import search_terms, terms
+from semrouter_memory.language.terms import search_terms, terms, word_terms
 
 
 @pytest.mark.parametrize(
@@ -95,6 +95,13 @@ def test_a_search_term_of_a_concept_stands_once_and_other_texts_have_none() -> N
     assert search_terms("老婆和太太") == [*terms("老婆和太太"), "conceptwife"]
     assert search_terms("my wife's flight") == terms("my wife's flight")
     assert search_terms("天地玄黄") == terms("天地玄黄")
+
+
+def test_each_chinese_character_with_content_has_the_terms_of_its_words() -> None:
+    assert word_terms("房租是多少") == [("房租", "conceptrent")] * 2
+    assert word_terms("Wi-Fi 樹洞") == [*((term,) for term in terms("Wi-Fi")), ("树洞",), ("树洞",)]
+    assert word_terms("猫呢") == [("猫", "conceptpet")]
+    assert word_terms("这是什么") == []
 
 
 def test_traditional_and_simplified_characters_give_the_same_terms() -> None:

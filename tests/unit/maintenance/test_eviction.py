@@ -109,18 +109,19 @@ def test_history_of_what_is_gone_is_orphaned_step_by_step() -> None:
     assert {memory.id for memory in found} == {"a", "b", "c"}
 
 
-def test_a_quota_takes_history_first_then_what_is_flagged_and_least_worth() -> None:
+def test_a_quota_takes_history_and_what_expired_first_then_what_is_flagged_and_least_worth() -> None:
     memories = [
         aged("kept", days=1),
         aged("flagged", days=1, metadata={"flagged": True}),
         aged("used", days=100),
         aged("unused", days=100),
+        aged("expired", days=5, expires_at=NOW, importance=1.0),
         history("newer history", "kept", days=1),
         history("older history", "kept", days=9),
     ]
     usage = {"used": Usage(5, NOW - DAY)}
-    order = ["older history", "newer history", "unused", "flagged", "kept"]
-    for count in range(1, 6):
+    order = ["older history", "expired", "newer history", "unused", "flagged", "kept"]
+    for count in range(1, 7):
         leaving = over_quota(memories, usage, now=NOW, config=config(max_memories=len(memories) - count))
         assert [each.memory.id for each in leaving] == order[:count]
 

@@ -1,5 +1,7 @@
 """A user's view of the store. `house` is in conftest.py."""
 
+import asyncio
+import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -7,6 +9,8 @@ from typing import Any
 import pytest
 
 from semrouter_memory.errors import InvalidRequestError, NotFoundError, Service, StoreUnavailableError, UnavailableError
+from semrouter_memory.language.names import Entity
+from semrouter_memory.manage import service
 from semrouter_memory.manage.schemas import StoreRequest, UpdateRequest
 from semrouter_memory.model import Criteria, Hit, Memory, MemoryType, Reach, Scope
 from semrouter_memory.recall.selection import outdated_episodes
@@ -27,6 +31,24 @@ async def test_a_stored_memory_is_said_now_in_the_scopes_project(house: House) -
     assert (memory.importance, memory.metadata, memory.type) == (0.9, {"a": 1}, MemoryType.PROCEDURAL)
     assert memory.observed_at == memory.created_at == memory.updated_at
     assert house.calls == ["lock", "search", "tombstones", "upsert", "unlock"]
+
+
+async def test_names_are_read_for_one_caller_after_the_other(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once they take the threads and the processor that everybody's requests need."""
+    house.put("m1")
+    running = most = 0
+
+    def slow(_texts: object) -> list[Entity]:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        time.sleep(0.02)
+        running -= 1
+        return []
+
+    monkeypatch.setattr(service, "entities", slow)
+    assert await asyncio.gather(*(house.service.entities(scope) for scope in (ALICE, BOB) * 4)) == [[]] * 8
+    assert most == 1
 
 
 async def test_what_may_not_be_stored_is_not_stored(house: House) -> None:
@@ -144,7 +166,7 @@ async def test_no_read_shows_a_deleted_row_that_the_store_still_shows(house: Hou
     with pytest.raises(NotFoundError):
         await house.service.get(ALICE, "m1")
     assert (await house.service.page(Criteria(ALICE), limit=10)).memories == ()
-    assert (await house.service.search(Criteria(ALICE), "peanuts", limit=10)).hits == ()
+    assert (await house.service.search(Criteria(ALICE), "peanuts", limit=10))[0] == []
     assert [memory async for memory in house.service.export(ALICE)] == []
     with pytest.raises(NotFoundError):
         await house.service.update(ALICE, "m1", UpdateRequest(importance=1))
@@ -195,12 +217,12 @@ async def test_forgetting_everything_without_the_store_hides_everything(house: H
 
 async def test_a_search_can_be_cut_at_a_relevance(house: House) -> None:
     house.put("m1")
-    (hit,) = (await house.service.search(Criteria(ALICE), "peanuts", limit=5)).hits
+    (hit,), _ = await house.service.search(Criteria(ALICE), "peanuts", limit=5)
     assert hit.similarity == pytest.approx(0.9)
     assert 0 < hit.relevance < 1
     assert hit.relevance != hit.similarity
-    assert len((await house.service.search(Criteria(ALICE), "peanuts", limit=5, threshold=hit.relevance)).hits) == 1
-    assert (await house.service.search(Criteria(ALICE), "peanuts", limit=5, threshold=hit.relevance + 0.001)).hits == ()
+    assert len((await house.service.search(Criteria(ALICE), "peanuts", limit=5, threshold=hit.relevance))[0]) == 1
+    assert (await house.service.search(Criteria(ALICE), "peanuts", limit=5, threshold=hit.relevance + 0.001))[0] == []
 
 
 @pytest.mark.parametrize("query", ["", "  ", "x" * 101])

@@ -76,6 +76,8 @@ QUOTED = {
 }
 
 ANOTHERS = (
+    "make me a packing list, and keep it short because my case is small",
+    "can you draft a mail to my boss, no jargon, he is new in Leeds",
     *("My mother calls me Sammy", "Call me back on Monday", "I have to reply to clients in French"),
     *("I talk to users in Polish", "My boss gives short answers", "They told me to keep the receipts"),
     *("My sister is called Anna", "大家都叫我起床"),

@@ -66,6 +66,8 @@ def test_the_first_reason_that_applies_is_given(query: str, signals: Signals, re
             "see you later",
             "thx :)",
             "bye 👋",
+            "no worries!",
+            "How are you?",
         ),
         *(
             "你好",
@@ -100,7 +102,7 @@ def test_a_pure_greeting_is_not_searched_for(query: str) -> None:
             "thanksgiving plans",
             "no, the hotel",
         ),
-        *("你好，我的预算？", "好吃吗", "对，生产", "谢谢，多少钱", "早餐吃什么", "我饿了"),
+        *("你好，我的预算？", "好吃吗", "对，生产", "谢谢，多少钱", "早餐吃什么", "我饿了", "那呢"),
         "hello hello hello hello",
     ],
 )

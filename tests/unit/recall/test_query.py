@@ -57,6 +57,7 @@ def test_a_query_that_points_into_the_conversation_is_vague(query: str) -> None:
         *("What's my budget for the Hawaii trip?", "Where do I live?", "What's my name?", "Am I allergic to peanuts?"),
         *("write a quicksort in Python", "Which airline has the cheapest direct flight and does it serve food?"),
         *("我的预算是多少？", "网关服务超时设的是几秒？", "我住在哪个城市"),
+        "Noor's soy formula and bottles",
     ],
 )
 def test_a_query_that_names_what_it_is_about_is_not_vague(query: str) -> None:
@@ -181,6 +182,19 @@ def test_courtesies_are_not_searched_for() -> None:
 
 def test_a_pasted_text_does_not_make_a_request_personal() -> None:
     assert not Query(text=f"Translate this:\n\n{PAGE}\nMy own luggage is lost.\n", now=NOW, max_chars=4_000).is_personal
+
+
+def test_behind_what_a_tool_returned_the_question_before_it_is_asked() -> None:
+    steps = (
+        *HAWAII,
+        Message(Role.USER, "New task:\nwhere does my sister live?"),
+        Message(Role.ASSISTANT, "Calling tools:\nsearch"),
+        Message(Role.USER, "Observation:\nnothing"),
+        Message(Role.ASSISTANT, "Calling tools:\nsearch"),
+    )
+    query = Query(text="Observation:\nThe sun shines in Perth.", history=steps, now=NOW, max_chars=4_000)
+    assert query.text == "where does my sister live?"
+    assert [*query.history] == [*HAWAII]
 
 
 def test_white_space_makes_no_difference() -> None:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -19,6 +19,7 @@ from semrouter_memory.model import (
     ChatMessage,
     Criteria,
     Hit,
+    LoggedTurn,
     MemoryType,
     Message,
     OtherOwner,
@@ -31,6 +32,7 @@ from semrouter_memory.model import (
     Role,
     Scope,
     Signals,
+    TurnState,
     Vector,
     parse_filter,
 )
@@ -63,6 +65,8 @@ class World:
     """By a word of the embedded text; "" is for any text."""
     chain: dict[str, list[Message]] = field(default_factory=dict)
     deleted: set[str] = field(default_factory=set)
+    turns: list[LoggedTurn] = field(default_factory=list)
+    erased_until: datetime = NOW - timedelta(days=99)
     delay: dict[str, float] = field(default_factory=dict)
     error: dict[str, BaseException] = field(default_factory=dict)
     blocks: dict[str, float] = field(default_factory=dict)
@@ -126,7 +130,16 @@ class World:
 
     async def tombstones(self, scope: Scope) -> Any:
         await self._happens("tombstones")
-        return SimpleNamespace(covers=lambda memory: memory.id in self.deleted, paused_since=None)
+        return SimpleNamespace(
+            covers=lambda memory: memory.id in self.deleted,
+            forbids=lambda *_: False,
+            erases=lambda at: at <= self.erased_until,
+            paused_since=None,
+        )
+
+    async def list_turns(self, **_: Any) -> list[LoggedTurn]:
+        await self._happens("turns")
+        return self.turns
 
     async def _happens(self, step: str) -> None:
         self.time.hold(self.blocks.get(step, 0))
@@ -194,6 +207,83 @@ async def test_memories_above_the_cut_are_rendered(world: World) -> None:
     assert result.tokens == len(result.text.split())
     assert list(result.steps_ms) == ["decide", "query", "search", "score", "embed", "rank", "render"]
     assert all(duration >= 0 for duration in result.steps_ms.values())
+
+
+async def test_a_question_that_reckons_with_today_is_told_the_day(world: World) -> None:
+    result = await world.recaller().recall(replace(REQUEST, query="how long ago did I plan the trip?"))
+
+    assert "\n\nToday: Fri 20 March 2026 (UTC).\n" in result.text
+    assert result.tokens == len(result.text.split())
+    assert "Today" not in (await world.recaller().recall(REQUEST)).text
+
+
+OF_ANSWER = replace(REQUEST, query="Which islands did you suggest?", loop_key="turn")
+
+
+def answered(text: str = "Kauai and Maui are the islands for you.", **values: Any) -> LoggedTurn:
+    turn = LoggedTurn(
+        id="t1",
+        sequence=1,
+        scope=Scope("alice"),
+        session_id="s",
+        user_text="which islands are nice?",
+        assistant_text=text,
+        observed_at=NOW - timedelta(days=3),
+        state=TurnState.EXTRACTED,
+    )
+    return replace(turn, **values)
+
+
+async def test_what_the_assistant_answered_earlier_is_given_where_the_request_speaks_of_it(world: World) -> None:
+    world.turns = [answered()]
+    world.hits = {}
+
+    result = await world.recaller().recall(OF_ANSWER)
+
+    assert result.reason is Reason.INJECTED
+    assert (
+        '- Tue 17 March 2026, asked "which islands are nice?": "Kauai and Maui are the islands for you."' in result.text
+    )
+    for request in (REQUEST, replace(OF_ANSWER, history=(Message(Role.ASSISTANT, "Try Kauai."),))):
+        assert "Kauai" not in (await world.recaller().recall(request)).text
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        answered(""),
+        answered(scope=Scope("alice", project_id="other")),
+        answered(state=TurnState.DEAD),
+        answered(user_text="which islands did you suggest"),
+    ],
+    ids=["erased", "other project", "dead", "repeats one"],
+)
+async def test_an_answer_that_is_gone_or_of_another_project_is_not_given(world: World, turn: LoggedTurn) -> None:
+    world.turns = [turn]
+    assert not (await world.recaller().recall(OF_ANSWER)).answers
+
+
+async def test_a_deletion_takes_the_answers_before_it_also_within_a_tool_loop(world: World) -> None:
+    world.turns = [answered(state=TurnState.WAITING)]
+    recaller = world.recaller()
+    assert (await recaller.recall(OF_ANSWER)).answers
+
+    world.erased_until = NOW
+    assert not (await recaller.recall(replace(OF_ANSWER, continues_loop=True))).answers
+    assert not (await world.recaller().recall(OF_ANSWER)).answers
+
+
+@pytest.mark.parametrize("trouble", [{"error": TurnLogError("down")}, {"delay": 30.0}], ids=["unavailable", "late"])
+async def test_answers_that_cannot_be_read_take_nothing_from_the_memories(
+    world: World, trouble: dict[str, Any]
+) -> None:
+    for kind, what in trouble.items():
+        getattr(world, kind)["turns"] = what
+
+    result = await world.recaller().recall(OF_ANSWER)
+
+    assert [hit.memory.id for hit in result.hits] == ["m1"]
+    assert not world.failures
 
 
 ACME = Scope("acme", kind=OwnerKind.ORGANISATION)

@@ -120,7 +120,6 @@ class Kit:
         self.replica = IndexedStore(
             self.store,
             ToldVersions(),
-            clock=Clock(),
             on_error=self.errors.append,
             label=categories_of,
         )

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from semrouter_memory.recall.time_expressions import patterns, period_of, with_dates
+from semrouter_memory.recall import time_expressions
+from semrouter_memory.recall.time_expressions import period_of, with_dates
 
 NOW = datetime(2026, 5, 20, 15, 30, tzinfo=UTC)
 SAID_AT = datetime(2026, 11, 18, 10, tzinfo=UTC)
@@ -274,7 +275,7 @@ WORDS = (
 
 @given(st.lists(st.sampled_from(WORDS.split()), min_size=2, max_size=8).map(" ".join))
 def test_a_rule_is_tried_on_whatever_it_matches(text: str) -> None:
-    for rule in patterns._RULES:
+    for rule in time_expressions._RULES:
         assert all(any(hint in match.group() for hint in rule.hints) for match in rule.pattern.finditer(text))
 
 
@@ -296,6 +297,7 @@ def test_a_rule_is_tried_on_whatever_it_matches(text: str) -> None:
         ("we left the week before last", "we left the week before last (2 to 8 November 2026)"),
         ("我上个月搬家了", "我上个月（2026年10月）搬家了"),
         ("去年冬天和昨天", "去年冬天（2025年12月至2026年2月）和昨天（2026年11月17日）"),
+        ("I'm back since Thursday", "I'm back since Thursday (12 November 2026)"),
         ("上上周很忙", "上上周（2026年11月2日至11月8日）很忙"),
     ],
 )
@@ -313,6 +315,7 @@ def test_a_relative_time_is_shown_with_its_date(said: str, shown: str) -> None:
         "next month, in May, today, this week, earlier today",
         "recently, several years ago, a few days ago, in the past month",
         "in 2024, on 2026-03-15",
+        "since Monday is a holiday, since Fridays are busy, on Monday",
         "no time at all " * 100 + "last month",
     ],
 )

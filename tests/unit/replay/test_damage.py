@@ -15,7 +15,7 @@ from semrouter_memory.replay.pb import tap_pb2
 from semrouter_memory.replay.pb.recording_pb2 import Record
 from semrouter_memory.replay.playing import METHOD, sendable
 from semrouter_memory.replay.reading import exchanges_in_file
-from semrouter_memory.replay.records import RecordedExchange, SourceLocation, changed, written
+from semrouter_memory.replay.records import RecordedExchange, changed, written
 from semrouter_memory.replay.replayer import without_gaps
 from semrouter_memory.replay.tap import TappedExchange, tapped_exchanges
 from tests.records import answered, begin, end, header, other_stream, sent
@@ -268,7 +268,7 @@ def test_damage_within_a_tap_is_said_with_its_line(tmp_path: Path) -> None:
 
 def at(seconds: float, *, lasts: float = 0.0) -> tuple[int, RecordedExchange]:
     records = (begin("a"), changed(end(), time_us=round(lasts * 1e6)))
-    return round(seconds * 1e6), RecordedExchange(SourceLocation("a"), records)
+    return round(seconds * 1e6), RecordedExchange("a", records)
 
 
 def test_idle_gaps_are_capped_and_others_are_kept() -> None:
@@ -281,7 +281,7 @@ def test_idle_gaps_are_capped_and_others_are_kept() -> None:
 def test_a_pause_within_an_exchange_is_capped_unless_something_else_happens_then() -> None:
     slow = (
         10_000_000,
-        RecordedExchange(SourceLocation("a"), tuple(changed(begin("a"), time_us=t * 1_000_000) for t in (3, 63, 64))),
+        RecordedExchange("a", tuple(changed(begin("a"), time_us=t * 1_000_000) for t in (3, 63, 64))),
     )
     played = list(without_gaps([slow], 5e6))
     assert [[record.time_us / 1e6 for record in each.records] for _, each in played] == [[3, 8, 9]]

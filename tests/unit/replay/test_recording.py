@@ -13,7 +13,7 @@ from semrouter_memory.replay.capture import Capture, RawExchange, Rendering, ren
 from semrouter_memory.replay.cleaning import CleaningSettings
 from semrouter_memory.replay.folder import Folder, FolderSettings
 from semrouter_memory.replay.reading import exchanges_in_file
-from semrouter_memory.replay.recordings import LiveOptions, Recording, Recordings
+from semrouter_memory.replay.recordings import Recording, Recordings
 from semrouter_memory.replay.records import RecordedExchange, kind_of, written
 from semrouter_memory.retain.redact import without_secrets
 from semrouter_memory.transport.wire import value_of
@@ -157,10 +157,10 @@ async def test_so_many_recordings_are_made_at_a_time(tmp_path: Path) -> None:
         secret_headers=frozenset(),
         pseudonym_key=None,
     )
-    live = [recordings.live(LiveOptions(seconds=60)) for _ in range(4)]
+    live = [recordings.live(60) for _ in range(4)]
     assert all([await anext(each) for each in live])
     with pytest.raises(InvalidRequestError, match="4 recordings are made already"):
-        recordings.live(LiveOptions(seconds=60))
+        recordings.live(60)
     await recordings.stop()
     for each in live:
         async for _ in each:

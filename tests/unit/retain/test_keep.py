@@ -10,7 +10,7 @@ import pytest
 from semrouter_memory.config import EmbeddingConfig
 from semrouter_memory.embedding.onnx import OnnxEmbedder
 from semrouter_memory.model import Vector
-from semrouter_memory.retain.keep import CUT, SentenceScore, in_message, judge
+from semrouter_memory.retain.keep import CUT, SentenceScore, features, judge
 
 TRAINING = Path(__file__).parents[3] / "training"
 KEPT = frozenset(
@@ -36,7 +36,7 @@ def worth(judged: list[SentenceScore], embedder: OnnxEmbedder) -> list[float]:
 @pytest.fixture(scope="module")
 def probability(embedder: OnnxEmbedder) -> Probability:
     def of(said: str, *, asked: str = "") -> float:
-        return worth(judge(in_message([said], said, asked)), embedder)[0]
+        return worth(judge([said], said, asked), embedder)[0]
 
     return of
 
@@ -50,7 +50,7 @@ def found(embedder: OnnxEmbedder) -> list[tuple[str, bool]]:
     judged: list[SentenceScore] = []
     for message in (message for person in people if person["person"] in aside for message in person["messages"]):
         pieces = [piece for piece, _ in message["sentences"]]
-        judged += judge(in_message(pieces, "".join(pieces), message["before"]))
+        judged += judge(pieces, "".join(pieces), message["before"])
         labels += [label for _, label in message["sentences"]]
     return [(label, each >= CUT) for label, each in zip(labels, worth(judged, embedder), strict=True)]
 
@@ -68,7 +68,7 @@ def test_what_an_order_leaves_aside_for_once_is_not_kept() -> None:
     people = [json.loads(line) for line in (TRAINING / "steering.jsonl").read_text(encoding="utf-8").splitlines()]
     labelled = [(each["text"], each["label"]) for person in people for each in person["sentences"]]
     near_misses = [text for text, label in labelled if label == "none" and text.lower().startswith("forget ")]
-    kept = [judge(in_message([text], text, ""))[0].worth() >= CUT for text in near_misses]
+    kept = [judge([text], text, "")[0].worth() >= CUT for text in near_misses]
     assert len(kept) > 100
     assert sum(kept) / len(kept) <= 0.05
 
@@ -166,6 +166,9 @@ def test_a_question_before_it_makes_an_answer_of_a_few_words(probability: Probab
 
 
 def test_the_sentences_of_a_message_know_their_places() -> None:
-    first, second = in_message(["I live in Bonn. ", "You?"], "I live in Bonn. You?", "Hi!")
-    assert (first.before, first.place, first.count) == ("", 0, 2)
-    assert (second.before, second.place, second.asked) == ("I live in Bonn. ", 1, "Hi!")
+    first, second = features(["I live in Bonn. ", "You?"], "I live in Bonn. You?", "Hi!")
+    assert (first["#first"], first["#last"], first["#alone"]) == (1.0, 0.0, 0.0)
+    assert (second["#first"], second["#last"], second["#answered"]) == (0.0, 1.0, 1.0)
+    assert "before bonn" in second
+    assert "before bonn" not in first
+    assert "message you" in first

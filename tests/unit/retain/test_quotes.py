@@ -7,7 +7,7 @@ import pytest
 from semrouter_memory.language.sentences import is_small_talk
 from semrouter_memory.model import Candidate, LoggedTurn, MemoryType
 from semrouter_memory.retain import grounding, quotes
-from semrouter_memory.retain.directives import asks_to_remember
+from semrouter_memory.retain.directives import asks_to_remember, corrects
 from tests.poisoned import BESIDE, CHINESE_FRAMES, CHINESE_POISONS, FRAMES, POISONS, WORDS
 
 from .conftest import NOW, MakeTurn
@@ -192,6 +192,7 @@ def test_the_same_answer_to_another_question_is_another_quote(make_turn: MakeTur
         ("What's your passport number?", "My number is C01X00T47"),
         ("What is your mother's maiden name?", "It's Ribeiro"),
         ("你的密码是什么？", "是我的生日一九九零"),
+        ("請問 Wi-Fi 密碼是什麼？", "是我的生日一九九零"),
         (
             "What's the wifi password?",
             "We changed it when we moved to Porto last month, so now it is giraffe77 and my wife keeps a copy",
@@ -524,6 +525,15 @@ def test_a_correction_is_kept_with_what_it_corrects(
 @pytest.mark.parametrize("said", ["make that shorter", "wait", "oops, wrong chat", "sorry, one moment"])
 def test_what_gives_no_other_value_is_not_kept_as_a_correction(make_turn: MakeTurn, said: str) -> None:
     assert contents(make_turn, "We need catering for 80 people", said) == ["We need catering for 80 people"]
+
+
+@pytest.mark.parametrize(
+    "courtesy",
+    ["No problem, Nora! I love the hall.", "no worries, the hall is great", "Sorry to hear that, the hall is lovely"],
+)
+def test_a_courtesy_corrects_nothing(courtesy: str) -> None:
+    assert not corrects(courtesy, "I rented the hall in Dayton for Nora")
+    assert corrects("no, the hall in Kettering", "I rented the hall in Dayton for Nora")
 
 
 def test_a_correction_in_the_message_is_kept_with_it(make_turn: MakeTurn) -> None:

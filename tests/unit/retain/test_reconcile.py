@@ -301,10 +301,13 @@ def test_two_short_quotes_that_cannot_both_be_true_are_flagged(
             "We moved from Leeds to York in May, finally more space! It's quiet",
         ),
         ("I take the bus. The gym is at PowerHouse, three times a week", "I quit the gym at PowerHouse"),
-        (
-            "I take care of backups, they go to Backblaze every night",
-            "also I replaced Backblaze with a Hetzner box for backups",
-        ),
+        ("My brother Teo lives in Girona", "Teo moved to Cadiz last month"),
+        ("Our son's judo class is on Mondays at 5.", "judo moved, it's fridays at 6 from now on"),
+        ("Our team has 6 people and we do weekly retros", "we hired two, so we're 8 now"),
+        ("our choir is Ada, Bea and Cleo", "Bea left the choir"),
+        ("My brother is allergic to nuts, can he eat pho?", "no, my sister is allergic to nuts, not my brother"),
+        ("I live in Bonn with my dog", "had to move to Kiel for work, so I'm looking for a vet again"),
+        ("my phone plan is 12 gb with lebara", "went up to the 40 gb plan today"),
     ],
 )
 def test_a_quote_of_which_a_part_seems_to_have_changed_stays_and_is_marked(
@@ -315,10 +318,49 @@ def test_a_quote_of_which_a_part_seems_to_have_changed_stays_and_is_marked(
     assert (decision.action, decision.targets, decision.outdated) == (ADD, (), (earlier.memory,))
 
 
+def test_what_seems_to_change_many_quotes_marks_none(make_candidate: MakeCandidate, make_hit: MakeHit) -> None:
+    candidate = replace(make_candidate("We moved from Leeds to York in May"), form="quote")
+    known = [quoted(make_hit(f"We live in Leeds. {each}", 0.6)) for each in ("Lovely!", "Busy!", "Wet!", "Big!")]
+    assert len(reconcile(candidate, known[:3]).outdated) == len(known[:3])
+    assert reconcile(candidate, known).outdated == ()
+
+
 def test_a_quote_that_tells_of_no_change_marks_nothing(make_candidate: MakeCandidate, make_hit: MakeHit) -> None:
     earlier = quoted(make_hit("We live in Leeds. The dog is called Biscuit.", 0.6))
     for new in ("We like Leeds. It is never boring", "My sister moved to Leeds. She likes it"):
         assert reconcile(replace(make_candidate(new), form="quote"), [earlier]).outdated == ()
+
+
+@pytest.mark.parametrize(
+    ("known", "new"),
+    [
+        (
+            "Thanks, Nora! This choir has been amazing. I couldn't have done it without them.",
+            "I started playing the oboe five years ago; it's been an amazing way to relax.",
+        ),
+        (
+            "I gave a talk at the library about bees. It was a great evening.",
+            "Since we last spoke I took my kids to the library. They had a great time.",
+        ),
+        (
+            "We love painting together lately. Here's our latest work.",
+            "Seven years now, and I've finally found what I love: painting and pottery. It's so calming.",
+        ),
+        (
+            "Pippin is great at catching balls. He never misses.",
+            "Something great happened. Last Friday I started introducing Pippin to the puppy.",
+        ),
+        (
+            "I'll be looking forward to it. By the way, yesterday I went bowling and got two strikes.",
+            "That sounds good. By the way, today I decided to spend time with my pets again.",
+        ),
+    ],
+)
+def test_a_change_with_some_words_in_common_marks_nothing(
+    known: str, new: str, make_candidate: MakeCandidate, make_hit: MakeHit
+) -> None:
+    earlier = quoted(make_hit(known, 0.6))
+    assert reconcile(replace(make_candidate(new), form="quote"), [earlier]).outdated == ()
 
 
 def quoted(hit: Hit, *, context: str = "") -> Hit:

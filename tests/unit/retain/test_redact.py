@@ -47,6 +47,11 @@ SECRETS = [
     ("shpat_0a1b2c3d4e5f6a7b8c9d", "shpat"),
     ("验证码 558213", "558213"),
     ("身份证 11010519491231002X", "19491231"),
+    # traditional Chinese
+    ("我的密碼是 hunter2x", "hunter2x"),
+    ("門禁碼是 4471#", "4471"),
+    ("身分證字號 A123456789", "A123456789"),
+    ("護照號碼 310234567", "310234567"),
     # with characters that people do not see or tell apart
     ("my pass\u200bword is giraffe77", "giraffe"),
     ("pass\u00adword: giraffe77", "giraffe"),

@@ -143,6 +143,31 @@ def test_a_new_value_replaces_the_old_one(known: str, new: str) -> None:
     assert related(known, new, SIMILARITY) is Relation.REPLACES
 
 
+@pytest.mark.parametrize(
+    ("known", "new"),
+    [
+        ("I never eat pasta at home", "My home oven is broken since Monday"),
+        ("I don't smoke at home", "My home insurance ended in May"),
+        ("I never drink office coffee", "I left my keys at the office"),
+    ],
+)
+def test_a_change_of_something_else_does_not_replace_what_is_denied(known: str, new: str) -> None:
+    (related,) = relate([Pair(statement(known), statement(new), 0.45)])
+    assert related in {Relation.OUTDATES, Relation.UNRELATED}
+
+
+@pytest.mark.parametrize(
+    ("known", "new"),
+    [
+        ("My flatmate is Colm", "Colm moved out, Petra has his room"),
+        ("My daughter Edie is in year 4", "Edie started year 5 this week"),
+        ("I'm married to Jo", "Jo and I got divorced in the spring"),
+    ],
+)
+def test_what_is_likely_to_have_changed_is_marked(known: str, new: str) -> None:
+    assert related(known, new, 0.7) is Relation.OUTDATES
+
+
 @pytest.mark.parametrize(("one", "other"), BESIDE)
 def test_neither_of_two_that_can_both_be_true_replaces_or_repeats_the_other(one: str, other: str) -> None:
     for older, newer in ((one, other), (other, one)):
@@ -195,3 +220,18 @@ def test_pairs_that_are_related_together_have_the_relations_that_each_has_alone(
     ]
     assert relate(pairs) == [relation for pair in pairs for relation in relate([pair])]
     assert relate([]) == []
+
+
+@pytest.mark.parametrize(
+    ("known", "new"),
+    [
+        ("User is allergic to peanuts", "User is no longer allergic to pollen"),
+        ("User does not eat pork", "User no longer eats beef"),
+        ("User's daughter goes to the Waldorf school", "User's daughter has a new bike"),
+        ("my rent is 700 a month", "the garage rent has gone up to 76"),
+        ("our choir is Ada, Bea and Cleo", "Bea left the choir"),
+    ],
+)
+def test_what_ends_or_changes_of_something_else_replaces_nothing(known: str, new: str) -> None:
+    (related,) = relate([Pair(statement(known), statement(new), 0.6)])
+    assert related in {Relation.UNRELATED, Relation.OUTDATES}

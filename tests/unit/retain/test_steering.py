@@ -11,6 +11,8 @@ from semrouter_memory.retain.steering import Order, command, is_to_be_remembered
 TRAINING = Path(__file__).parents[3] / "training"
 TOLD = [
     ("Forget what I told you about my salary.", Order.FORGET, "my salary"),
+    ("Forget what I told you about my budget for Norway", Order.FORGET, "my budget for Norway"),
+    ("Forget what I said about the dinner with Kim", Order.FORGET, "the dinner with Kim"),
     ("please forget that I live in Leeds", Order.FORGET, "I live in Leeds"),
     ("Can you delete what you know about my divorce?", Order.FORGET, "my divorce"),
     ("Please erase my old address from your memory.", Order.FORGET, "my old address"),
@@ -25,12 +27,23 @@ TOLD = [
     ("把我膝盖手术的事儿从记忆里清除掉", Order.FORGET, "膝盖手术"),
     ("请从你的记忆中移除我的生日", Order.FORGET, "生日"),
     ("请删除关于我父亲的记忆", Order.FORGET, "父亲"),
+    ("刪掉我的地址", Order.FORGET, "地址"),
+    ("忘记我住哪", Order.FORGET, "住哪"),
     ("I'd prefer if you forgot my old address", Order.FORGET, "my old address"),
     ("I would rather you didn't remember my salary", Order.FORGET, "my salary"),
     ("I would appreciate it if you forgot where my kids go to school.", Order.FORGET, "where my kids go to school"),
     ("It would be nice if you forgot my old email address.", Order.FORGET, "my old email address"),
     ("把你知道的我的住址都删掉", Order.FORGET, "住址"),
     ("把你保存的我老板的事统统忘掉", Order.FORGET, "老板"),
+    (
+        "What I told you about my brother's epilepsy is private. Please delete it.",
+        Order.FORGET,
+        "my brother's epilepsy",
+    ),
+    ("I sold the canoe, so you don't need to remember it any more.", Order.FORGET, "I sold the canoe"),
+    ("I don't feel comfortable with you knowing where I bank. Please erase that.", Order.FORGET, "where I bank"),
+    ("delete the thing i said about my ulcer pls its embarrassing", Order.FORGET, "my ulcer"),
+    ("Please stop bringing up my divorce.", Order.FORGET, "my divorce"),
     ("That is out of date.", Order.UNTRUE, None),
     ("这已经过时了", Order.UNTRUE, None),
     ("That's not true any more.", Order.UNTRUE, None),
@@ -44,6 +57,8 @@ TOLD = [
     ("忘掉这次对话", Order.PAUSE, None),
 ]
 NONE = [
+    "Forget what I told you about my diet for this recipe",
+    "Forget the first draft with the table, write it anew",
     "I always forget my keys.",
     "Forget it, let's move on.",
     "Don't forget the milk in the recipe list.",
@@ -71,8 +86,15 @@ NONE = [
     "I'd prefer if you forgot about dessert",
     "Forget Anna's recipe, let's order pizza",
     "Forget Vienna. What about Prague?",
+    "The essay talks about my brother's epilepsy. Please delete that.",
+    "I can't find my keys. Forget it.",
+    "I'd rather my boss didn't know where I live.",
+    "My boss keeps bringing up my divorce.",
+    "I sold the canoe. What now?",
     "把这张表里所有的零都删了",
     "这次会议记录别存",
+    "删掉我的草稿",
+    "清除我的购物车",
     "我又忘了带钥匙",
     "别忘了我对花生过敏",
     "怎么才能忘掉一个人",
@@ -155,13 +177,28 @@ def test_a_reason_behind_it_makes_an_imperative_an_order() -> None:
     assert command("Forget Anna. Who else could give the toast?") is None
 
 
+def test_an_order_that_points_back_takes_the_sentence_before_with_it() -> None:
+    message = "Where should I eat? What I told you about my ulcer is private. Please delete it."
+    found = command(message)
+    assert found is not None
+    assert found.subject == "my ulcer"
+    assert unsteered(message) == "Where should I eat? "
+
+
 @pytest.mark.parametrize("sentence", ["forget this", "please forget", "忘了吧"])
 def test_an_order_that_names_nothing_is_about_nothing(sentence: str) -> None:
     assert subject(sentence) == ""
 
 
 @pytest.mark.parametrize(
-    "sentence", ["remember that my shed is 6 by 4 metres", "Please remember I don't eat beef.", "帮我记着我周三休息"]
+    "sentence",
+    [
+        "remember that my shed is 6 by 4 metres",
+        "Please remember I don't eat beef.",
+        "Could you make a note that my shed has no power?",
+        "Make sure you remember that I don't eat beef.",
+        "帮我记着我周三休息",
+    ],
 )
 def test_what_is_to_be_remembered(sentence: str) -> None:
     assert is_to_be_remembered(sentence)

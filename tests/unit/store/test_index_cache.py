@@ -5,14 +5,14 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from semrouter_memory.config import OwnerIndexConfig
 from semrouter_memory.errors import StoreUnavailableError
-from semrouter_memory.model import Memory, Reach, Scope
+from semrouter_memory.model import Criteria, Memory, Reach, Scope
 from semrouter_memory.ports import MemoryIndex
 from semrouter_memory.store import index_cache, index_loader, owner_versions
 from semrouter_memory.store.index_record import Label
@@ -38,7 +38,6 @@ class Kit:
 
     store: GatedStore = field(default_factory=GatedStore)
     versions: ToldVersions = field(default_factory=ToldVersions)
-    now: datetime = NOW
     errors: list[BaseException] = field(default_factory=list)
     replicas: list[IndexedStore] = field(default_factory=list)
 
@@ -47,22 +46,11 @@ class Kit:
             self.store,
             self.versions,
             config=OwnerIndexConfig(**settings),
-            clock=self.clock(),
             on_error=self.errors.append,
             label=label,
         )
         self.replicas.append(replica)
         return replica
-
-    def clock(self) -> "Kit.Clock":
-        return Kit.Clock(self)
-
-    @dataclass
-    class Clock:
-        kit: "Kit"
-
-        def now(self) -> datetime:
-            return self.kit.now
 
 
 @pytest.fixture
@@ -122,6 +110,14 @@ async def opened(store: GatedStore) -> None:
 # -- filling -----------------------------------------------------------------------------------------------------------
 
 
+async def test_an_index_that_is_read_in_while_the_clock_is_ahead_lacks_nothing_when_it_is_set_back(kit: Kit) -> None:
+    """What has expired is left out when it is asked for, by the time of then: an index of Milvus Lite is not read again."""
+    await write(kit.replica(), "a", expires_at=NOW)
+    found = await index(kit.replica())
+    at = [NOW - timedelta(hours=1), NOW]
+    assert [len(found.positions(Criteria(ALICE, active_at=each))) for each in at] == [1, 0]
+
+
 async def test_the_first_look_reads_the_store_and_the_next_does_not(kit: Kit) -> None:
     replica = kit.replica()
     await write(kit.replica(), "a", "b")
@@ -151,7 +147,7 @@ async def test_few_memories_are_read_at_once_where_the_store_is_local(
     """Who has more is asked for in the store, and read in later."""
     monkeypatch.setattr(index_cache, "_LOAD_DELAY_SECONDS", 60)
     monkeypatch.setattr(index_loader, "_AT_ONCE", 2)
-    kit.store.local = True
+    kit.store.is_local = True
     replica = kit.replica()
     await write(kit.replica(), "a", "b")
     assert ids(await replica.index(ALICE, until=soon())) == {"a", "b"}
@@ -162,7 +158,7 @@ async def test_few_memories_are_read_at_once_where_the_store_is_local(
 
 
 async def test_who_has_few_memories_does_not_wait_longer_than_they_can(kit: Kit) -> None:
-    kit.store.local = kit.store.gated = True
+    kit.store.is_local = kit.store.gated = True
     replica = kit.replica()
     assert await replica.index(ALICE, until=soon(0.02)) is None
     kit.store.gated = False
@@ -373,7 +369,7 @@ async def test_an_index_in_use_is_read_anew_before_it_is_too_old(kit: Kit) -> No
 
 @pytest.mark.usefixtures("stepped_time")
 async def test_an_index_of_a_local_store_does_not_age(kit: Kit) -> None:
-    kit.store.local = True
+    kit.store.is_local = True
     replica = kit.replica(max_age_seconds=0.05)
     first = await index(replica)
     await asyncio.sleep(60)
@@ -389,7 +385,7 @@ async def no_pause() -> None:
 
 
 async def test_the_indexes_of_a_local_store_are_read_ahead(kit: Kit) -> None:
-    kit.store.local = True
+    kit.store.is_local = True
     scopes = [Scope("alice"), Scope("bob", "work"), Scope.of_owner("org:acme")]
     for scope in scopes:
         await write(kit.replica(), f"of-{scope.owner}", scope=scope)
@@ -409,7 +405,7 @@ async def test_a_servers_indexes_are_read_when_they_are_asked_for(kit: Kit) -> N
 
 
 async def test_reading_ahead_leaves_room_and_begins_with_who_was_changed_last(kit: Kit) -> None:
-    kit.store.local = True
+    kit.store.is_local = True
     scopes = [Scope(f"user-{n}") for n in range(30)]
     for n, scope in enumerate(scopes):
         # Not in the order of their names.
@@ -435,7 +431,7 @@ async def test_reading_ahead_leaves_room_and_begins_with_who_was_changed_last(ki
 
 
 async def test_reading_ahead_waits_for_pauses(kit: Kit) -> None:
-    kit.store.local = True
+    kit.store.is_local = True
     await write(kit.replica(), "a")
     await write(kit.replica(), "b", scope=BOB)
     replica, turns = kit.replica(), asyncio.Semaphore(0)
@@ -448,7 +444,7 @@ async def test_reading_ahead_waits_for_pauses(kit: Kit) -> None:
 
 
 async def test_reading_ahead_ends_with_a_store_that_fails(kit: Kit) -> None:
-    kit.store.local = True
+    kit.store.is_local = True
     await write(kit.replica(), "a")
     kit.store.refuses = True
     replica = kit.replica()

@@ -1,7 +1,6 @@
 """Loads of owner indexes in the background."""
 
 import asyncio
-from datetime import UTC, datetime
 
 from semrouter_memory.config import OwnerIndexConfig
 from semrouter_memory.model import Scope
@@ -10,11 +9,6 @@ from semrouter_memory.store.index_loader import CacheEntry, IndexLoader
 from semrouter_memory.store.owner_index import unlabelled
 from semrouter_memory.store.owner_versions import WriteAnnouncer
 from tests.gated_store import GatedStore
-
-
-class Clock:
-    def now(self) -> datetime:
-        return datetime(2026, 3, 20, tzinfo=UTC)
 
 
 async def test_a_load_that_is_delayed_keeps_no_other_waiting() -> None:
@@ -29,7 +23,6 @@ async def test_a_load_that_is_delayed_keeps_no_other_waiting() -> None:
         GatedStore(),
         WriteAnnouncer(InProcessOwnerVersions()),
         config=OwnerIndexConfig(),
-        clock=Clock(),
         label=unlabelled,
         loaded=take,
         on_error=errors.append,

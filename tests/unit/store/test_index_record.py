@@ -106,14 +106,14 @@ async def test_from_the_first_row_without_a_current_record_on_rows_are_read_whol
     assert (index.rows, index.vectors.tolist()) == (built.rows, built.vectors.tolist())
 
 
-@pytest.mark.parametrize(("is_lite", "pages"), [(True, 0), (False, 1)])
+@pytest.mark.parametrize(("is_local", "pages"), [(True, 0), (False, 1)])
 async def test_of_an_owner_with_too_many_memories_no_more_is_read_than_shows_it(
-    is_lite: bool, pages: int, monkeypatch: pytest.MonkeyPatch
+    is_local: bool, pages: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Milvus Lite is asked for the number first; a server, which takes as long for that as for a page, after one."""
     monkeypatch.setattr(memory_collection, "RECORD_BATCH", 5)
     store = InMemoryStore(dimension=DIMENSION, record_format=RECORD_FORMAT)
-    store.is_lite = is_lite
+    store.is_local = is_local
     await store.upsert(ALICE, [embedded(memory(ALICE, f"mem_{at:02}"), at) for at in range(20)])
     read: list[int] = []
     select = store._rows.select

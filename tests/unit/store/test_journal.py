@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +40,7 @@ def opened(tmp_path: Path) -> WriteJournal:
 
 def contents(opened: WriteJournal) -> list[dict[str, str]]:
     """Of each open write what its rows say, by their keys."""
-    writes = opened.open_writes()
-    for write in writes:
-        write.close()
-    return [{row["id"].rpartition(":")[2]: row["content"] for row in write.rows} for write in writes]
+    return [{row["id"].rpartition(":")[2]: row["content"] for row in write.rows} for write in opened.open_writes()]
 
 
 def files_in(directory: Path) -> bytes:
@@ -53,20 +49,17 @@ def files_in(directory: Path) -> bytes:
 
 def test_a_row_comes_back_as_it_was(opened: WriteJournal) -> None:
     written = row("mem_1")
-    opened.add([written]).close()
+    opened.add([written])
     (write,) = opened.open_writes()
     (read,) = write.rows
-    write.close()
     assert np.array_equal(read.pop("embedding"), written.pop("embedding"))
     assert read == written
 
 
-def test_what_is_under_way_is_not_open_and_what_was_given_up_is(opened: WriteJournal) -> None:
+def test_what_was_recorded_is_open_until_it_is_removed(opened: WriteJournal) -> None:
     assert opened.is_empty()
-    write = opened.add([row("mem_1")])
+    opened.add([row("mem_1")])
     assert not opened.is_empty()
-    assert contents(opened) == []
-    write.close()
     assert contents(opened) == [{"mem_1": "content"}]
     (write,) = opened.open_writes()
     write.remove()
@@ -88,33 +81,21 @@ def test_a_process_that_ends_gives_its_writes_up(tmp_path: Path) -> None:
     assert contents(journal(tmp_path)) == [{"mem_1": "content"}]
 
 
-def test_a_deletion_waits_for_a_write_of_the_same_row(opened: WriteJournal) -> None:
-    write = opened.add([row("mem_1")])
-    opened.forget(lambda each: each["id"] == row("mem_2")["id"])
-    with pytest.raises(StoreUnavailableError, match="is being written"):
-        opened.forget(lambda _: True)
-    with ThreadPoolExecutor(1) as thread:
-        forgotten = thread.submit(opened.forget, lambda _: True)
-        write.close()
-        forgotten.result()
-    assert opened.is_empty()
-
-
 def test_the_later_write_of_a_row_counts(opened: WriteJournal) -> None:
     """Whatever their times say, and though the later one was completed: the earlier one must not undo it."""
-    opened.add([row("mem_1", "first"), row("mem_2", "first")]).close()
+    opened.add([row("mem_1", "first"), row("mem_2", "first")])
     second = opened.add([row("mem_1", "second")])
-    assert contents(opened) == [{"mem_2": "first"}]
-    second.close()
     assert contents(opened) == [{"mem_2": "first"}, {"mem_1": "second"}]
+    second.remove()
+    assert contents(opened) == [{"mem_2": "first"}]
 
 
 def test_the_later_write_of_a_row_counts_also_after_a_crash(opened: WriteJournal, tmp_path: Path) -> None:
     """One that came before the earlier write had lost the row."""
-    opened.add([row("mem_1", "first"), row("mem_2", "first")]).close()
+    opened.add([row("mem_1", "first"), row("mem_2", "first")])
     (first,) = (tmp_path / "writes").iterdir()
     data = first.read_bytes()
-    opened.add([row("mem_1", "second")]).close()
+    opened.add([row("mem_1", "second")])
     first.write_bytes(data)
     for left in (tmp_path / "writes").iterdir():
         if left.name.startswith(first.name.partition("-")[0]) and left != first:
@@ -124,8 +105,8 @@ def test_the_later_write_of_a_row_counts_also_after_a_crash(opened: WriteJournal
 
 def test_a_write_for_another_collection_is_left_to_it_but_forgotten_with_it(tmp_path: Path) -> None:
     old, new = journal(tmp_path, "old"), journal(tmp_path, "new")
-    old.add([row("mem_1", "of the old one")]).close()
-    new.add([row("mem_1", "of the new one")]).close()
+    old.add([row("mem_1", "of the old one")])
+    new.add([row("mem_1", "of the new one")])
     assert contents(old) == [{"mem_1": "of the old one"}]
     assert contents(new) == [{"mem_1": "of the new one"}]
     new.forget(lambda each: each["id"] == row("mem_1")["id"])
@@ -133,7 +114,7 @@ def test_a_write_for_another_collection_is_left_to_it_but_forgotten_with_it(tmp_
 
 
 def test_forgotten_rows_are_in_no_file(opened: WriteJournal, tmp_path: Path) -> None:
-    opened.add([row("mem_1", "gone-XQZJ"), row("mem_2", "stays-WKVB")]).close()
+    opened.add([row("mem_1", "gone-XQZJ"), row("mem_2", "stays-WKVB")])
     opened.forget(lambda each: "gone" in each["content"])
     assert contents(opened) == [{"mem_2": "stays-WKVB"}]
     assert b"XQZJ" not in files_in(tmp_path)
@@ -145,7 +126,7 @@ def test_forgotten_rows_are_in_no_file(opened: WriteJournal, tmp_path: Path) -> 
 @pytest.mark.parametrize("length", [0, 1, 200])
 def test_a_file_that_was_not_written_to_its_end_is_removed(opened: WriteJournal, tmp_path: Path, length: int) -> None:
     """The store was not asked for that write; and nothing could forget what it holds."""
-    opened.add([row("mem_1")]).close()
+    opened.add([row("mem_1")])
     (file,) = (tmp_path / "writes").iterdir()
     os.truncate(file, length)
     opened.forget(lambda _: False)
@@ -163,7 +144,7 @@ def test_files_of_others_are_left_alone(opened: WriteJournal, tmp_path: Path) ->
 
 
 def test_only_the_user_of_the_service_can_read_it(opened: WriteJournal, tmp_path: Path) -> None:
-    opened.add([row("mem_1")]).close()
+    opened.add([row("mem_1")])
     (file,) = (tmp_path / "writes").iterdir()
     assert (tmp_path / "writes").stat().st_mode & 0o777 == 0o700
     assert file.stat().st_mode & 0o777 == 0o600
@@ -173,7 +154,7 @@ def test_a_copy_is_a_journal(opened: WriteJournal, tmp_path: Path) -> None:
     (tmp_path / "copy").mkdir()
     opened.copy(tmp_path / "copy")
     assert list((tmp_path / "copy").iterdir()) == []
-    opened.add([row("mem_1")]).close()
+    opened.add([row("mem_1")])
     opened.copy(tmp_path / "copy")
     assert contents(journal(tmp_path / "copy")) == contents(opened) == [{"mem_1": "content"}]
     assert oct((tmp_path / "copy" / "writes").stat().st_mode)[-3:] == "700"
@@ -221,7 +202,8 @@ def test_what_is_open_is_the_last_failed_version_of_each_row(
             opened.forget(lambda each, keys=keys: each["id"] in keys)  # type: ignore[misc]
         else:
             write: Any = opened.add([row(each, f"version-{number}.") for each in sorted(ids)])
-            write.close() if what == "fails" else write.remove()
+            if what == "succeeds":
+                write.remove()
         expected = {each: version for each, version in expected.items() if each not in ids}
         if what == "fails":
             expected |= dict.fromkeys(ids, f"version-{number}.")

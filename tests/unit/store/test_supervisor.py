@@ -61,6 +61,10 @@ class Exchange:
         return self.wires[-1]
 
 
+async def _nothing_to_settle(_wire: Wire) -> bool:
+    return True
+
+
 @pytest.fixture
 def exchange() -> Exchange:
     return Exchange()
@@ -76,7 +80,7 @@ async def supervisor(
     exchange: Exchange, observer: StoreObserver, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[ConnectionSupervisor[Wire]]:
     monkeypatch.setattr(module, "PROBE_SECONDS", 0.02)
-    opened = ConnectionSupervisor(exchange.connect, backoff=AT_ONCE, observer=observer)
+    opened = ConnectionSupervisor(exchange.connect, backoff=AT_ONCE, observer=observer, settle=_nothing_to_settle)
     yield opened
     await opened.close()
 
@@ -105,6 +109,23 @@ async def test_it_goes_on_trying_and_says_so_once(
     await settled(supervisor, up=True)
     assert exchange.attempts == 6
     assert observer.states == [(False, "nobody answers"), (True, "connected")]
+
+
+async def test_the_pauses_between_attempts_grow(exchange: Exchange, observer: StoreObserver) -> None:
+    failures: list[int] = []
+
+    class Counting(Backoff):
+        def delay(self, failures_before: int, jitter: float) -> float:
+            failures.append(failures_before)
+            return 0.0 * jitter
+
+    backoff = Counting(first=1, longest=9)
+    supervisor = ConnectionSupervisor(exchange.connect, backoff=backoff, observer=observer, settle=_nothing_to_settle)
+    exchange.errors = [AWAY] * 5
+    await supervisor.start()
+    await settled(supervisor, up=True)
+    assert failures == [0, 1, 2, 3]
+    await supervisor.close()
 
 
 async def test_it_ends_also_when_a_probe_swallows_the_cancellation(

@@ -309,7 +309,7 @@ async def test_a_model_asked_during_a_recall_is_its_child(exported: Exported) ->
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": "vllm",
         "gen_ai.request.model": "small",
-        "gen_ai.request.max_tokens": 500,
+        "gen_ai.request.max_tokens": 2000,
         "gen_ai.request.temperature": 0.1,
         "server.address": "llm.example.com",
         "server.port": 443,

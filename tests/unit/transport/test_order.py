@@ -31,8 +31,8 @@ async def test_copies_give_way_to_the_request_that_they_are_of(monkeypatch: pyte
     done: list[str] = []
     serving = processor.Processor(
         settings=ExchangeSettings(MemoryConfig(), max_body_bytes=1 << 20, max_answer_bytes=1 << 20),
-        recaller=Recalling(done),
-        retainer=Retain(),
+        recall=Recalling(done).recall,
+        accept=Retain().accept,
         observer=Quiet(),
         clock=Clock(),
     )

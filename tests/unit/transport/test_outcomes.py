@@ -98,8 +98,8 @@ async def outcomes(
     """The replies' kinds, and what they tell."""
     processor = Processor(
         settings=ExchangeSettings(MemoryConfig(), max_body_bytes=1 << 20, max_answer_bytes=1 << 20),
-        recaller=Recall(result),
-        retainer=Retain(),
+        recall=Recall(result).recall,
+        accept=Retain().accept,
         observer=Quiet(),
         clock=Clock(),
     )

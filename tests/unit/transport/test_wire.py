@@ -34,9 +34,10 @@ from semrouter_memory.exchange.events import (
     UnknownEvent,
 )
 from semrouter_memory.exchange.replies import Continue, Outcome, ReplaceBody, Reply, Silence, StreamBody
-from semrouter_memory.model import Reason, Steered, Steering
+from semrouter_memory.model import Compression, CompressionReason, Hit, Reason, RecallResult, Scope, Steered, Steering
 from semrouter_memory.transport import wire
 from semrouter_memory.transport.pb import ext_proc_pb2
+from tests.memories import memory as memory_of
 
 _TYPES = {
     FieldDescriptor.TYPE_MESSAGE: ("message", "map"),
@@ -205,12 +206,17 @@ def test_silence_is_no_message() -> None:
     assert wire.replies_to(message(), Continue()) == []
 
 
+def used(memory_id: str, relevance: float) -> Hit:
+    return Hit(memory_of(Scope("alice"), memory_id), similarity=0.5, relevance=relevance)
+
+
 OUTCOME = Outcome(
-    reason=Reason.INJECTED,
-    memory_ids=("mem_1", "mem_2"),
-    scores=(0.98765, 0.6),
-    tokens=40,
-    compressed_turns=3,
+    result=RecallResult(
+        reason=Reason.INJECTED,
+        hits=(used("mem_1", 0.98765), used("mem_2", 0.6)),
+        tokens=40,
+        compression=Compression(reason=CompressionReason.COMPRESSED, dropped_turns=3),
+    ),
     duration_ms=1.23456,
 )
 
@@ -264,7 +270,7 @@ def test_an_outcome_goes_with_the_first_answer(kind: str, reply: Reply) -> None:
     ],
 )
 def test_what_became_of_an_order_is_told(steered: Steered, told_of_it: dict[str, Any]) -> None:
-    outcome = Outcome(reason=Reason.BELOW_THRESHOLD, steered=steered)
+    outcome = Outcome(result=RecallResult(reason=Reason.BELOW_THRESHOLD, steered=steered))
     (reply,) = wire.replies_to(message(request_body=KINDS["request_body"]), Continue(), outcome)
     metadata = told(reply)
     assert metadata is not None
@@ -298,7 +304,8 @@ def test_an_answer_without_news_says_nothing() -> None:
 )
 def test_ids_are_named_whole_and_within_bounds(ids: tuple[str, ...], named: str | None) -> None:
     """How many there were is told all the same."""
-    outcome = Outcome(reason=Reason.INJECTED, memory_ids=ids)
+    hits = tuple(used(each, 0.9) for each in ids)
+    outcome = Outcome(result=RecallResult(reason=Reason.INJECTED, hits=hits))
     (reply,) = wire.replies_to(message(request_body=HttpBody()), Continue(), outcome)
     metadata = told(reply)
     assert metadata is not None

@@ -146,14 +146,13 @@ class TestFailure:
             SqliteTurnLog(path, clock=_Clock())
         assert path.read_bytes() == content
 
-    @pytest.mark.parametrize(
-        ("version", "program"), [(SCHEMA_VERSION + 1, "newer program"), (SCHEMA_VERSION - 1, "older program")]
-    )
-    def test_another_schema_is_refused_and_left_alone(self, path: Path, version: int, program: str) -> None:
+    @pytest.mark.parametrize("version", [SCHEMA_VERSION + 1, SCHEMA_VERSION - 1])
+    def test_another_schema_is_refused_and_left_alone(self, path: Path, version: int) -> None:
+        """Early versions counted higher than this one does, so the number does not tell which is the newer."""
         SqliteTurnLog(path, clock=_Clock()).close()
         with closing(sqlite3.connect(path)) as connection:
             connection.execute(f"PRAGMA user_version = {version}")
-        with pytest.raises(ConfigurationError, match=f"schema version {version}.*{program}"):
+        with pytest.raises(ConfigurationError, match=f"schema version {version}.*another version.*move it away"):
             SqliteTurnLog(path, clock=_Clock())
         with closing(sqlite3.connect(path)) as connection:
             assert connection.execute("PRAGMA user_version").fetchone() == (version,)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from semrouter_memory.language.scripts import CJK
+from semrouter_memory.language.values import MONTH_NUMBERS, NUMBER_WORDS, ORDINALS, WEEKDAY_NUMBERS, han_number
 from semrouter_memory.model import Period
 
 MONTHS_PER_YEAR = 12
@@ -24,19 +25,7 @@ _LEAP_CYCLE = 8
 FEW = 7
 """How many "a few" are at most: "the other day" is within the last seven."""
 
-_NUMBER_WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
-_NUMBERS = {
-    **{word: n for n, word in enumerate(_NUMBER_WORDS, 1)},
-    **{digit: n for n, digit in enumerate("一二三四五六七八九", 1)},
-    **{word: n for n, word in enumerate(("first", "second", "third", "fourth"), 1)},
-    **dict.fromkeys(("a", "an"), 1),
-    **dict.fromkeys(("couple", "两", "俩"), 2),
-    **dict.fromkeys(("日", "天"), 7),
-    "twenty": 20,
-    "thirty": 30,
-}
-_WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_NUMBERS = NUMBER_WORDS | ORDINALS | {"a": 1, "an": 1, "couple": 2}
 _SEASONS = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12, "春": 3, "夏": 6, "秋": 9, "冬": 12}
 _YEARS_BACK = {"last year": 1, "this year": 0, "今年": 0, "去年": 1, "前年": 2, "大前年": 3}
 _UNITS = {
@@ -175,10 +164,9 @@ Read = Callable[[re.Match[str], datetime], Period | None]
 
 def _number(said: str) -> int:
     """Digits, an English word, or Chinese below 100."""
-    said = said.lower().removeprefix("a ").split()[0]
-    if "十" in said:
-        tens, _, ones = said.partition("十")
-        return 10 * _NUMBERS.get(tens, 1) + _NUMBERS.get(ones, 0)
+    said = said.lower().removeprefix("a ").split()[0].replace("俩", "两")
+    if CJK.match(said):
+        return han_number(said)
     return int(said) if said.isdecimal() else _NUMBERS[said]
 
 
@@ -189,11 +177,11 @@ def _unit(said: str) -> str:
 
 def _weekday(said: str) -> int:
     """0 is Monday."""
-    return _NUMBERS[said] - 1 if CJK.match(said) else _WEEKDAYS.index(said.lower()[:3])
+    return WEEKDAY_NUMBERS[said.lower()[:3]]
 
 
 def _month(said: str) -> int:
-    return _number(said) if CJK.match(said) or said.isdecimal() else _MONTHS.index(said.lower()[:3]) + 1
+    return _number(said) if CJK.match(said) or said.isdecimal() else MONTH_NUMBERS[said.lower()[:3]]
 
 
 def _year(said: str | None, today: datetime) -> int | None:
