@@ -161,15 +161,15 @@ class DeletionService:
         Raises:
             UnavailableError: of `Service.DELETION`: a part is unavailable.
         """
-        rest = list(memories)
-        while rest:
-            successors = {memory.superseded_by for memory in rest}
+        successors = {memory.id: memory.superseded_by for memory in memories}
+        while successors:
+            later = set(successors.values())
             # An import may have made a ring of them.
-            first = [memory for memory in rest if memory.id not in successors] or rest
-            for memory in first:
+            first = [memory_id for memory_id in successors if memory_id not in later] or list(successors)
+            for memory_id in first:
+                del successors[memory_id]
                 with suppress(NotFoundError):  # it went with the one before
-                    await self.tombstone(scope, memory.id)
-            rest = [memory for memory in rest if memory not in first]
+                    await self.tombstone(scope, memory_id)
 
     async def tombstone_all(self, scope: Scope, reach: Reach) -> int:
         """Delete everything of the owner (`ALL`) or of the scope's project (`EXACT`); returns how many memories.

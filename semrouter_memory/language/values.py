@@ -117,9 +117,9 @@ def _in_figures(number: str, parts: Mapping[str, str | None]) -> str:
     """A number, per cent, an amount of money or a part of a date."""
     if share := parts["share"]:
         whole, _, decimals = share.replace("点", ".").partition(".")
-        return f"{_counted(whole)}{'.' if decimals else ''}{''.join(str(_counted(each)) for each in decimals)}%"
+        return f"{han_number(whole)}{'.' if decimals else ''}{''.join(str(han_number(each)) for each in decimals)}%"
     if (amount := parts["whole"]) and (tenths := parts["tenths"]):
-        return f"{_counted(amount)}.{_counted(tenths)}元"
+        return f"{han_number(amount)}.{han_number(tenths)}元"
     if tenth := parts["tenth"]:
         return f"0.{han_number(tenth)}元"
     if month := parts["named_month"]:
@@ -127,10 +127,6 @@ def _in_figures(number: str, parts: Mapping[str, str | None]) -> str:
     counted = han_number(parts["early"] or number)
     # Seven digits without separators are a telephone number.
     return f"{counted:,}" if counted >= _SCALES["m"] else f"{counted}"
-
-
-def _counted(number: str) -> int:
-    return int(number) if number.isdecimal() else han_number(number)
 
 
 def units(text: str) -> frozenset[str]:

@@ -963,7 +963,8 @@ async def test_a_deletion_that_was_interrupted_takes_no_other_original_of_a_summ
     (summary,) = await house.active()
     late = aged("m3", content="Booked a flight to Hawaii")
     at = house.clock.now()
-    above = replace(aged("s0", content="All of it", metadata={"consolidated_from": [summary.id, "m3"]}), created_at=at)
+    # Rows are read in the order of their ids: this one before what it was made of.
+    above = replace(aged("a0", content="All of it", metadata={"consolidated_from": [summary.id, "m3"]}), created_at=at)
     await house.keep(above, *(replace(each, superseded_at=at, superseded_by=above.id) for each in (summary, late)))
     house.clock.step(minutes=1)
     with monkeypatch.context() as interrupted:

@@ -146,11 +146,32 @@ def patient(config: dict[str, Any]) -> None:
 
 
 @asynccontextmanager
-async def installed(directory: Path, model: Path, **options: Any) -> AsyncIterator[Installation]:
-    """An installation of one's own; `options` are those of `StackOptions`."""
+async def installed(
+    directory: Path,
+    model: Path,
+    *,
+    shipped_timeouts: bool = False,
+    edit_envoy: Callable[[dict[str, Any]], None] | None = None,
+    **options: Any,
+) -> AsyncIterator[Installation]:
+    """An installation of one's own.
+
+    Args:
+        shipped_timeouts: Envoy gives up a sidecar that takes longer for a message than the shipped chains allow. Otherwise
+            it waits: what is not about time must not fail on a machine that is busy.
+        edit_envoy: a further change to Envoy's configuration.
+        options: those of `StackOptions`.
+    """
+
+    def edit(config: dict[str, Any]) -> None:
+        if not shipped_timeouts:
+            patient(config)
+        if edit_envoy is not None:
+            edit_envoy(config)
+
     async with misbehaving_llm() as (llm, url):
         config = _unhurried(options.pop("sidecar_config", _QUICK))
-        settings = {"llm": url, **options}
+        settings = {"llm": url, "edit_envoy": edit, **options}
         async with Stack(
             StackOptions(directory=directory, model_directory=model, sidecar_config=config, **settings)
         ) as stack:

@@ -20,7 +20,7 @@ from tests.milvus_server import MilvusServer
 from tests.redis_server import RedisServer
 from tests.stand_in import MisbehavingLlm, misbehaving_llm
 
-from .conftest import Installation, all_streams_ended, eventually
+from .conftest import Installation, all_streams_ended, eventually, patient
 
 OPERATOR = "operator-token"
 LEASE_SECONDS = 3
@@ -177,13 +177,14 @@ async def pair(
     users: Sequence[str],
     config: dict[str, Any],
     count: int = 2,
+    shipped_timeouts: bool = False,
     edit_envoy: Callable[[dict[str, Any]], None] | None = None,
 ) -> AsyncIterator[Pair]:
     """Replicas with the same settings, started one after the other.
 
     Args:
         users: who may come, beside alice and bob.
-        edit_envoy: a further change to each Envoy's configuration.
+        shipped_timeouts, edit_envoy: as in `installed`, of each Envoy.
     """
     data = [directory / f"replica-{number}" / "data" for number in range(count)]
     environment = {"SEMROUTER_MEMORY__MANAGEMENT__OPERATOR_TOKEN": OPERATOR}
@@ -192,6 +193,8 @@ async def pair(
         manager = envoy["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"]
         credentials = manager["http_filters"][0]["typed_config"]["credentials"]
         credentials += [{"key": key_of(user), "client": user} for user in users]
+        if not shipped_timeouts:
+            patient(envoy)
         if edit_envoy is not None:
             edit_envoy(envoy)
 

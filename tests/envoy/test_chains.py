@@ -17,7 +17,7 @@ import pytest_asyncio
 import yaml
 
 from .client import APIS, CHAT, RESPONSES, asking, behaving, sent_by_llm, streaming, told
-from .conftest import ALICE, BOB, Installation, eventually, installed, patient
+from .conftest import ALICE, BOB, Installation, eventually, installed
 from .operator import ENVIRONMENT, operator
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -78,7 +78,6 @@ async def running(
 
     def edit(config: dict[str, Any]) -> None:
         blank_user(config)
-        patient(config)
         if change is not None:
             change(config)
 

@@ -10,7 +10,7 @@ import pytest_asyncio
 from openai import AsyncOpenAI
 
 from .client import CHAT
-from .conftest import BOB, Installation, all_streams_ended, eventually, installed, patient
+from .conftest import BOB, Installation, all_streams_ended, eventually, installed
 from .operator import ENVIRONMENT, totals
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -32,7 +32,7 @@ async def compressing(tmp_path_factory: pytest.TempPathFactory, model_directory:
     }
     # Envoy's own patience is longer than that.
     config = {"memory": memory, "telemetry": {"log_level": "DEBUG"}}
-    options: dict[str, Any] = {"sidecar_config": config, "edit_envoy": patient, "environment": ENVIRONMENT}
+    options: dict[str, Any] = {"sidecar_config": config, "environment": ENVIRONMENT}
     async with installed(tmp_path_factory.mktemp("compressing"), model_directory, **options) as on:
         yield on
 

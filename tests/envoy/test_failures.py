@@ -47,13 +47,14 @@ STALL_SECONDS = 0.8
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def two(tmp_path_factory: pytest.TempPathFactory, model_directory: Path) -> AsyncIterator[Installation]:
-    async with installed(tmp_path_factory.mktemp("two"), model_directory) as on:
+    async with installed(tmp_path_factory.mktemp("two"), model_directory, shipped_timeouts=True) as on:
         yield on
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def single(tmp_path_factory: pytest.TempPathFactory, model_directory: Path) -> AsyncIterator[Installation]:
-    async with installed(tmp_path_factory.mktemp("single"), model_directory, chain="single-filter.yaml") as on:
+    directory = tmp_path_factory.mktemp("single")
+    async with installed(directory, model_directory, chain="single-filter.yaml", shipped_timeouts=True) as on:
         yield on
 
 

@@ -20,7 +20,7 @@ from tests.milvus_server import MilvusServer
 from tests.redis_server import RedisServer
 
 from .client import CHAT
-from .conftest import eventually, patient
+from .conftest import eventually
 from .replicas import Pair, key_of, on_redis, pair, settings
 from .talk import say
 
@@ -67,7 +67,7 @@ async def on(
     """
     config = settings(milvus, recall={"deadline_ms": 4000}, **on_redis(redis, prefix="indexes"))
     directory = tmp_path_factory.mktemp("owner-index")
-    async with pair(directory, model_directory, users=USERS, config=config, edit_envoy=patient) as replicas:
+    async with pair(directory, model_directory, users=USERS, config=config) as replicas:
         yield replicas
 
 

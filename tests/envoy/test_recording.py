@@ -21,7 +21,7 @@ from semrouter_memory.replay.playing import ReplayOptions
 from semrouter_memory.replay.reading import exchanges_in_file, recording_files
 from semrouter_memory.replay.records import RecordedExchange
 from semrouter_memory.replay.replayer import Replayer, ReplayReport
-from tests.envoy.conftest import Installation, eventually, installed, patient
+from tests.envoy.conftest import Installation, eventually, installed
 
 CANARY = "sk-canary7Q2x9Lm4Vb8Kz1Tn6Rw3"
 TOKEN = "operator-token"
@@ -41,7 +41,6 @@ def tapped(directory: Path) -> Any:
     """A change to Envoy's configuration: tap filters stand before everything else, and see the client's key."""
 
     def edit(config: dict[str, Any]) -> None:
-        patient(config)
         manager = config["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"]
         for form in FORMS:
             sink = {"format": form, "file_per_tap": {"path_prefix": str(directory / form / "tap")}}

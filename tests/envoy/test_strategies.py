@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from .client import CHAT
-from .conftest import ALICE, BOB, OTHERS, Installation, eventually, installed, patient
+from .conftest import ALICE, BOB, OTHERS, Installation, eventually, installed
 from .extraction_llm import ExtractionLlm
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -129,7 +129,7 @@ async def by_model(
 ) -> AsyncIterator[Installation]:
     config = asking(llm, strategy="keywords", keyword_extraction="llm")
     directory = tmp_path_factory.mktemp("keywords-llm")
-    async with installed(directory, model_directory, sidecar_config=config, edit_envoy=patient) as on:
+    async with installed(directory, model_directory, sidecar_config=config) as on:
         yield await knowing(on, *KNOWN)
 
 
@@ -178,7 +178,7 @@ async def by_answer(
 ) -> AsyncIterator[Installation]:
     config = asking(llm, rewrite="hyde")
     directory = tmp_path_factory.mktemp("hyde")
-    async with installed(directory, model_directory, sidecar_config=config, edit_envoy=patient) as on:
+    async with installed(directory, model_directory, sidecar_config=config) as on:
         yield await knowing(on, HAWAII[0], DOG, *OTHERS)
 
 

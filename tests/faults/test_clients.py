@@ -51,7 +51,7 @@ async def on(tmp_path_factory: pytest.TempPathFactory, model_directory: Path) ->
     wanted = min(hard, max(soft, _FILES_OF_A_STREAM * STREAMS + 1_000))
     # Children take it over.
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    async with installed(tmp_path_factory.mktemp("clients"), model_directory) as installation:
+    async with installed(tmp_path_factory.mktemp("clients"), model_directory, shipped_timeouts=True) as installation:
         yield installation
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 

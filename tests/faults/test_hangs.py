@@ -46,7 +46,7 @@ def hang(request: pytest.FixtureRequest) -> Hang:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def on(hang: Hang, tmp_path: Path, model_directory: Path) -> AsyncIterator[Installation]:
-    async with installed(tmp_path, model_directory, chain=hang.chain) as installation:
+    async with installed(tmp_path, model_directory, chain=hang.chain, shipped_timeouts=True) as installation:
         yield installation
 
 

@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from semrouter_memory.stack.loopback import local_client
 from tests.envoy.client import APIS, CHAT, asking
-from tests.envoy.conftest import ALICE, Installation, eventually, installed, patient
+from tests.envoy.conftest import ALICE, Installation, eventually, installed
 from tests.envoy.extraction_llm import ExtractionLlm, extracting
 from tests.envoy.talk import PLACES, told
 
@@ -55,7 +55,7 @@ async def test_extraction_and_rewriting_are_away_for_long(
     config["memory"]["recall"] = {"rewrite": "always", "rewrite_deadline_ms": 100}
     places = iter(PLACES)
     slowest, said = 0.0, 0
-    async with installed(tmp_path, model_directory, sidecar_config=config, edit_envoy=patient) as on:
+    async with installed(tmp_path, model_directory, sidecar_config=config) as on:
         async with AsyncExitStack() as listening:
             for way in (None, errs, refuses_the_key, hangs):
                 if way is errs:

@@ -22,9 +22,7 @@ from semrouter_memory.replay.folder import normalised
 from semrouter_memory.replay.pb.recording_pb2 import Header, Record
 from semrouter_memory.replay.reading import exchanges_in_file
 from semrouter_memory.replay.records import VERSION, written
-from semrouter_memory.stack.envoy import StackOptions
-from semrouter_memory.stack.stack import Stack
-from tests.stand_in import misbehaving_llm
+from tests.envoy.conftest import installed
 
 HERE = Path(__file__).parent
 CHAINS = ("two-filter", "single-filter")
@@ -113,22 +111,13 @@ async def record_chain(chain: str, *, model: Path, into: Path) -> None:
             "memory": {"recall": {"deadline_ms": 5000}},
             "recording": {"enabled": True, "directory": str(taken), "format": "jsonl", "files": "exchange"},
         }
-        async with misbehaving_llm() as (_, url):
-            options = StackOptions(
-                directory=directory,
-                model_directory=model,
-                llm=url,
-                chain=f"{chain}.yaml",
-                sidecar_config=config,
-                edit_envoy=_patient,
-            )
-            async with Stack(options) as stack:
-                sdk = AsyncOpenAI(base_url=f"{stack.url}/v1", api_key=_KEY, max_retries=0)
-                try:
-                    await _play_all(sdk, stack.url, taken, into)
-                except SystemExit:
-                    sys.stderr.write((directory / "sidecar.log").read_text(encoding="utf-8")[-4000:])
-                    raise
+        async with installed(directory, model, chain=f"{chain}.yaml", sidecar_config=config) as on:
+            sdk = AsyncOpenAI(base_url=f"{on.url}/v1", api_key=_KEY, max_retries=0)
+            try:
+                await _play_all(sdk, on.url, taken, into)
+            except SystemExit:
+                sys.stderr.write((directory / "sidecar.log").read_text(encoding="utf-8")[-4000:])
+                raise
 
 
 async def _play_all(sdk: AsyncOpenAI, url: str, taken: Path, into: Path) -> None:
@@ -138,14 +127,6 @@ async def _play_all(sdk: AsyncOpenAI, url: str, taken: Path, into: Path) -> None
         _keep(source, into / f"{name}.jsonl", name)
         if number == 1:
             await _remembered(url)
-
-
-def _patient(config: dict[str, Any]) -> None:
-    """A busy machine must not change what is recorded."""
-    manager = config["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"]
-    for each in manager["http_filters"]:
-        if "message_timeout" in each["typed_config"]:
-            each["typed_config"]["message_timeout"] = "10s"
 
 
 async def _until(what: str, holds: Callable[[], Awaitable[bool]]) -> None:
