@@ -29,7 +29,7 @@ _MODEL = "stand-in"
 _STORED_WITHIN_SECONDS = 10
 _POLL_SECONDS = 0.1
 _DEADLINE_MS = 500
-"""Of recall, ten times the default: a demo is played once, often beside a build or a browser, and says how long memory took."""
+"""Of recall, ten times the default: a demo is played once, often while a build or a browser runs, and says how long memory took."""
 _MADE = frozenset({"data", "envoy.log", "envoy.yaml", "sidecar.log", "sidecar.yaml"})
 """What an installation without an operator leaves in its directory."""
 

@@ -98,13 +98,13 @@ def unsteered(text: str) -> str:
     """The text without the sentences that may order to forget something: they name what shall be forgotten."""
     if len(text) > _MAX_CHARS or not phrases("steering").occur_in(text):
         return text
-    kept = [""]
+    left = [""]
     for order, named, piece in _judged(sentences(text), _LEFT_OUT_CUT):
         names = order in _NAME_WHAT_GOES
         if names and named:
-            kept[-1] = ""
-        kept.append("" if names else piece)
-    return "".join(kept)
+            left[-1] = ""
+        left.append("" if names else piece)
+    return "".join(left)
 
 
 def _commands(pieces: Sequence[str]) -> Iterator[Command]:

@@ -110,7 +110,7 @@ class MilvusStore(MemoryCollection):
         fingerprint: of the embedder whose vectors are stored.
         tombstones: tell what was deleted, so that no repeated write brings it back; None: all that deletes does so
             through this store.
-        versions: which a repeated write changes; None: nothing that is read here is kept.
+        versions: which a repeated write changes; None: nothing that is read here is cached.
         locks: under which writes are repeated; None: no other process writes here.
         record_format: makes what is stored for the owners' indexes; None: nothing is, and reading an owner in takes longer.
 

@@ -59,7 +59,7 @@ class WriteAhead:
         seconds: bound on each call of the store while writes are repeated.
         tombstones: reads what was deleted; None: deletions come through `forget` only.
         versions: of the owners, which a repeated write changes: their indexes may have been read without it; None: there are none.
-        locks: of the owners; None: nobody else writes.
+        locks: of the owners; None: no other process writes.
         ensure_free: raises `StoreUnavailableError` when so many rows cannot be written now.
     """
 
