@@ -149,10 +149,7 @@ class KnowledgeService:
         unchanged = frozenset(known.passages) if known is not None and known.is_complete else frozenset()
         embedded = await self._embedded([row for row in rows if row.id not in unchanged])
         description = await self._description(document_row(owner, complete, asserted=asserted), embedded)
-        parts = [[*embedded, description]]
-        if len(embedded) >= _WRITTEN_AT_ONCE:
-            incomplete = replace(description, memory=document_row(owner, document, asserted=asserted))
-            parts = [[incomplete], embedded, [description]]
+        incomplete = replace(description, memory=document_row(owner, document, asserted=asserted))
 
         async def write(hold: OwnerHold) -> bool:
             if (await self._deletions.tombstones(owner)).covers(description.memory):
@@ -161,10 +158,13 @@ class KnowledgeService:
             if await self._known(owner, complete.id) not in (known, document, complete):
                 return False
             await hold.confirm()
-            for part in parts:
-                await self._writer.upsert(owner, part)
-            if known is not None:
+            if known is None and len(embedded) < _WRITTEN_AT_ONCE:
+                await self._writer.upsert(owner, [*embedded, description])
+            else:
+                await self._writer.upsert(owner, [incomplete, *embedded])
                 await self._delete_others(owner, complete)
+                # Last: a document that is complete is not read again, and what it has too much would stay.
+                await self._writer.upsert(owner, [description])
             return True
 
         outcome = AddOutcome.ADDED if known is None else AddOutcome.REFRESHED

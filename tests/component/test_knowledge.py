@@ -273,6 +273,29 @@ async def test_a_removal_that_was_interrupted_is_completed_when_it_is_repeated(
     assert isinstance((await run("remove", document, org="broken")).exception, NotFoundError)
 
 
+async def test_a_refresh_that_was_interrupted_is_completed_when_it_is_repeated(
+    house: House, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the old version said stays in no search: until it is gone the document is not complete, and read again."""
+    file = tmp_path / "handbook.md"
+    file.write_text(HANDBOOK)
+    await run("add", str(file), org="torn")
+    file.write_text(HANDBOOK.replace("thirty", "31"))
+
+    async def away(*_: object) -> None:
+        raise StoreUnavailableError("away")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(MilvusConnection, "delete", away)
+        assert (await run("refresh", org="torn")).exit_code != 0
+    assert (await _listed(run, "torn"))["Handbook"]["complete"] is False
+    assert "1 refreshed" in (await run("refresh", org="torn")).stdout
+    assert (await _listed(run, "torn"))["Handbook"]["complete"] is True
+    owner = Scope("torn", kind=OwnerKind.ORGANISATION)
+    new = {"Employees have 31 days of vacation a year.", "Trains are booked by the assistant."}
+    assert await _contents(house, owner) == {"Handbook", *new}
+
+
 @pytest.mark.parametrize("stored", [None, "# Rules\n\n## A\n\nAlpha.\n\n## B\n\nBeta."])
 async def test_of_two_versions_that_are_added_at_the_same_time_the_last_is_stored_whole(
     house: House, monkeypatch: pytest.MonkeyPatch, stored: str | None
