@@ -15,16 +15,22 @@ from semrouter_memory.turn_log import redis_rows
 from tests.run_servers import of_the_run
 
 
-def impatient(url: str) -> RedisConfig:
-    """Settings with short times, so that tests of outages are short."""
-    return RedisConfig(url=url, timeout_ms=500, retry_seconds=0.05)
+UNHURRIED_MS = 20_000
+"""A busy machine is no server that hangs."""
+IMPATIENT_MS = 500
+"""For tests that let it hang, and wait until that is noticed."""
+
+
+def settings_for(url: str, *, timeout_ms: int = UNHURRIED_MS) -> RedisConfig:
+    """Settings by which a server that is back is soon found."""
+    return RedisConfig(url=url, timeout_ms=timeout_ms, retry_seconds=0.05)
 
 
 class RedisServer(bench.redis_server.RedisServer):
-    """The same, with settings for it that are impatient."""
+    """The same, with settings for it."""
 
-    def config(self) -> RedisConfig:
-        return impatient(self.url)
+    def config(self, *, timeout_ms: int = UNHURRIED_MS) -> RedisConfig:
+        return settings_for(self.url, timeout_ms=timeout_ms)
 
 
 @pytest.fixture(scope="session")

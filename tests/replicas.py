@@ -14,7 +14,7 @@ from semrouter_memory.databases.redis_connection import RedisConnection
 from semrouter_memory.model import Scope
 from semrouter_memory.turn_log.redis_log import RedisTurnLog
 from tests.contract.turn_logs import SteppedClock
-from tests.redis_server import impatient
+from tests.redis_server import UNHURRIED_MS, settings_for
 
 POLL_SECONDS = 0.01
 PATIENCE_SECONDS = 30
@@ -37,13 +37,14 @@ class Installation:
     directory: Path
     clock: SteppedClock = field(default_factory=SteppedClock)
     prefix: str = field(default_factory=lambda: uuid.uuid4().hex)
+    timeout_ms: int = UNHURRIED_MS
 
     @asynccontextmanager
     async def replica(
         self, name: str = "one", *, started: bool = True, clock: SteppedClock | None = None
     ) -> AsyncIterator[Replica]:
         """A replica that ships by itself, or only when it is told to; `clock`: its own, where it is not everybody's."""
-        connection = RedisConnection(impatient(self.url))
+        connection = RedisConnection(settings_for(self.url, timeout_ms=self.timeout_ms))
         arrived: list[tuple[Scope, str]] = []
         errors: list[BaseException] = []
         spool = self.directory / name / "turns.db"

@@ -15,7 +15,7 @@ from semrouter_memory.databases.redis_connection import Argument, RedisConnectio
 from semrouter_memory.errors import LockLostError, UnavailableError
 from semrouter_memory.model import Scope, Tombstone
 from semrouter_memory.state.redis import RedisOwnerLocks
-from tests.redis_server import RedisServer
+from tests.redis_server import IMPATIENT_MS, RedisServer
 from tests.replicas import Installation, until
 
 ALICE, BOB = Scope("alice"), Scope("bob")
@@ -122,7 +122,7 @@ class TestWhileRedisIsThere:
                 waiting.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await waiting
-            async with asyncio.timeout(5), one.hold(ALICE) as hold:
+            async with asyncio.timeout(60), one.hold(ALICE) as hold:
                 await hold.confirm()
 
 
@@ -137,7 +137,7 @@ class TestWhileRedisIsAway:
 
     async def test_a_hold_through_an_outage_is_lost(self, own_redis_server: RedisServer, prefix: str) -> None:
         """What was read under it, deletions above all, may be older than it."""
-        connection = RedisConnection(own_redis_server.config())
+        connection = RedisConnection(own_redis_server.config(timeout_ms=IMPATIENT_MS))
         locks = RedisOwnerLocks(connection, prefix=prefix, lock_seconds=5)
         async with locks.hold(ALICE) as hold:
             own_redis_server.restart()

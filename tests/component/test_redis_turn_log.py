@@ -21,7 +21,7 @@ from semrouter_memory.resilience import Backoff
 from semrouter_memory.turn_log.redis_log import RedisTurnLog
 from semrouter_memory.turn_log.redis_rows import FORMAT
 from tests.contract.turn_logs import ALICE, BOB, START, a_turn, append, claimed
-from tests.redis_server import RedisServer
+from tests.redis_server import IMPATIENT_MS, RedisServer
 from tests.replicas import Installation, leave_the_spool_soon, until
 
 
@@ -110,6 +110,7 @@ class TestWhileRedisIsAway:
     async def test_one_that_hangs_holds_up_neither_accepting_nor_recall(
         self, installation: Installation, own_redis_server: RedisServer
     ) -> None:
+        installation.timeout_ms = IMPATIENT_MS
         async with installation.replica() as replica:
             await replica.log.tombstone(Tombstone(scope=ALICE, at=START, memory_id="m"))
             await replica.log.tombstones(ALICE)
