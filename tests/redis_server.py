@@ -14,7 +14,6 @@ from semrouter_memory.config import RedisConfig
 from semrouter_memory.turn_log import redis_rows
 from tests.run_servers import of_the_run
 
-
 UNHURRIED_MS = 20_000
 """A busy machine is no server that hangs."""
 IMPATIENT_MS = 500

@@ -22,6 +22,7 @@ from semrouter_memory.config import Config
 from semrouter_memory.errors import ConfigurationError
 from semrouter_memory.stack.loopback import free_port, local_client
 from tests.chat_server import StandInServer, section
+from tests.replicas import until
 
 
 def settings(tmp_path: Path, model: Path, **memory: Any) -> dict[str, Any]:
@@ -83,10 +84,12 @@ async def test_the_reflecting_model_answers_and_finds_insights(
             episode = {"type": "episodic", "goal": f"Deploy {service} on Friday", "outcome": "helm upgrade worked"}
             (await http.post(api, json=episode)).raise_for_status()
         found: list[Any] = []
-        for _ in range(200):
-            if found := (await http.get(f"{api}?type=reflective")).json()["data"]:
-                break
-            await asyncio.sleep(0.1)
+
+        async def reflected() -> bool:
+            found[:] = (await http.get(f"{api}?type=reflective")).json()["data"]
+            return bool(found)
+
+        await until(reflected)
         assert (found[0]["content"], found[0]["source"]) == ("User deploys with helm on Fridays", "reflection")
         chat_server.content("Your helm upgrade of billing worked [1].")
         answer = (await http.post(f"{api}/reflect", json={"question": "How did I deploy billing on Friday?"})).json()
@@ -111,9 +114,11 @@ async def test_starts_again_on_the_same_data(tmp_path: Path, model_directory: Pa
         assert [memory["content"] for memory in (await http.get(api)).json()["data"]] == ["User lives in Berlin"]
         # Read ahead, though the user has not asked for anything yet.
         metrics = f"http://{values['management']['operator_listen']}/metrics"
-        async with asyncio.timeout(20):
-            while "semrouter_memory_owner_indexes 1.0" not in (await http.get(metrics)).text:  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
+
+        async def read_in() -> bool:
+            return "semrouter_memory_owner_indexes 1.0" in (await http.get(metrics)).text
+
+        await until(read_in)
 
 
 async def test_data_is_its_owners_alone(tmp_path: Path, model_directory: Path) -> None:
@@ -169,7 +174,6 @@ def test_the_command_says_a_mistake_in_one_line(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
     )
     assert done.returncode == 2
     assert "memory.milvus.adress: unknown field" in done.stderr
@@ -188,11 +192,17 @@ async def test_starts_without_redis_and_says_once_that_turns_wait(tmp_path: Path
         tmp_path, model_directory, redis={"url": f"redis://127.0.0.1:{free_port()}"}, retain={"tick_seconds": 0.01}
     )
     api, user = f"http://{values['management']['listen']}/v1/memory", {"x-authz-user-id": "alice"}
+    unavailable = "Turn log unavailable, turns wait"
+
+    async def said() -> bool:
+        return any(line["event"] == unavailable for line in logs)
+
     with structlog.testing.capture_logs() as logs:
         async with running(values), local_client(headers=user) as http:
             assert (await http.get(api)).json()["data"] == []
+            await until(said)
             # Many ticks' time: each finds the log away.
             await asyncio.sleep(1)
-    (told,) = (line for line in logs if line["event"] == "Turn log unavailable, turns wait")
+    (told,) = (line for line in logs if line["event"] == unavailable)
     assert told["detail"].endswith("Redis is unavailable: ConnectionError")
     assert not any(line["event"] == "Background work failed" for line in logs)

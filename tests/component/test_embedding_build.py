@@ -268,7 +268,7 @@ def test_the_service_needs_nothing_of_the_extra() -> None:
         "import semrouter_memory.embedding.onnx, semrouter_memory.embedding.build"
     )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    subprocess.run([sys.executable, "-c", code], check=True, env=environment, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
 
 
 def _write_wheel(directory: Path, source: Path) -> None:

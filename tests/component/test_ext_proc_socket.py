@@ -26,7 +26,7 @@ def server_at(path: Path) -> ExtProcServer:
 
 async def is_serving(path: Path) -> bool:
     async with grpc.aio.insecure_channel(f"unix:{path}") as channel:
-        answer = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=5)
+        answer = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=60)
     return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
 
 

@@ -16,12 +16,15 @@ from semrouter_memory.manage.http_server import serve_http
 from semrouter_memory.stack.loopback import local_client
 
 
-def greeting(delay: float = 0) -> FastAPI:
+def greeting(arrived: asyncio.Event | None = None) -> FastAPI:
+    """Args: arrived: is set when a request has, which is answered a while later."""
     app = FastAPI()
 
     @app.get("/")
     async def hello() -> str:
-        await asyncio.sleep(delay)
+        if arrived is not None:
+            arrived.set()
+            await asyncio.sleep(0.3)
         return "hello"
 
     return app
@@ -51,10 +54,11 @@ async def test_an_answer_does_not_wait_for_an_acknowledgement() -> None:
 
 
 async def test_a_running_request_ends_before_the_server_does() -> None:
-    server = await serve_http(greeting(delay=0.3), "127.0.0.1:0")
+    arrived = asyncio.Event()
+    server = await serve_http(greeting(arrived), "127.0.0.1:0")
     async with local_client() as client:
         request = asyncio.create_task(client.get(f"http://127.0.0.1:{server.port}/"))
-        await asyncio.sleep(0.1)
+        await arrived.wait()
         await server.stop()
         assert (await request).json() == "hello"
 

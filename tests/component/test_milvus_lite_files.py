@@ -171,7 +171,7 @@ async def test_reads_go_on_while_the_file_is_locked(tmp_path: Path) -> None:
         await write(store, STAYS, range(20))
         with contextlib.closing(sqlite3.connect(tmp_path / "milvus.db", isolation_level=None)) as other:
             other.execute("BEGIN EXCLUSIVE")
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 assert len(await store.search(recallable(ALICE), vector(0), limit=50)) == 20
                 assert len(await ids(store)) == 20
                 assert await store.get(ALICE, STAYS.format(0)) is not None

@@ -40,7 +40,7 @@ def test_the_first_call_after_the_start_loads_nothing(chat_server: StandInServer
     """In a process of its own, where nothing has called a model before."""
     chat_server.content("ok")
     command = [sys.executable, "-c", _FIRST_CALL, str(chat_server.port)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "[]"
     assert len(chat_server.requests) == 1, "the server is asked nothing to get warm"
 

@@ -24,23 +24,31 @@ from semrouter_memory.model import Scope, SessionHints, Turn
 from semrouter_memory.stack.loopback import LOOPBACK, free_port
 from semrouter_memory.turn_log.sqlite_log import SqliteTurnLog
 from semrouter_memory.turn_log.sqlite_rows import SHARED_KEY
+from tests.replicas import until
 
 LARGE = 48 * 1024 * 1024
 """More than the buffers on the way hold."""
-CLOSED_SECONDS = 0.1
-"""Until the other end of a connection that was closed is closed as well."""
 
 
 class Greeting(asyncio.Protocol):
-    """A process that says its name before anything else, and then all that it is told, no faster than it is read."""
+    """A process that says its name before anything else, and then all that it is told, no faster than it is read.
 
-    def __init__(self, name: bytes) -> None:
+    Args:
+        connections: those of the process that are open.
+    """
+
+    def __init__(self, name: bytes, connections: "set[Greeting]") -> None:
         self._name = name
+        self._connections = connections
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        self._connections.add(self)
         transport.write(self._name)
+
+    def connection_lost(self, _: Exception | None) -> None:
+        self._connections.remove(self)
 
     def data_received(self, data: bytes) -> None:
         self._transport.write(data)
@@ -52,10 +60,25 @@ class Greeting(asyncio.Protocol):
         self._transport.resume_reading()
 
 
+Connections = set[Greeting]
+
+
 @asynccontextmanager
-async def greeting(path: Path, name: bytes) -> AsyncIterator[None]:
-    async with await asyncio.get_running_loop().create_unix_server(lambda: Greeting(name), path):
-        yield
+async def greeting(path: Path, name: bytes) -> AsyncIterator[Connections]:
+    """Yields the connections that are open; in the end all of them are closed."""
+    connections = Connections()
+    async with await asyncio.get_running_loop().create_unix_server(lambda: Greeting(name, connections), path):
+        yield connections
+        await left(connections, 0)
+
+
+async def left(connections: Connections, count: int) -> None:
+    """Wait until so many are open: the other end of one that was closed is closed a moment later."""
+
+    async def reached() -> bool:
+        return len(connections) == count
+
+    await until(reached)
 
 
 Connect = Callable[[], Awaitable[tuple[bytes, asyncio.StreamReader, asyncio.StreamWriter]]]
@@ -78,17 +101,16 @@ async def relayed(*targets: Path) -> AsyncIterator[Connect]:
         relay.stop()
         for writer in opened:
             writer.close()
-        await asyncio.sleep(CLOSED_SECONDS)
 
 
 async def test_connections_go_to_the_process_that_has_the_fewest(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
-    async with greeting(one, b"1"), greeting(two, b"2"), relayed(one, two) as connect:
+    async with greeting(one, b"1") as ones, greeting(two, b"2"), relayed(one, two) as connect:
         opened = await asyncio.gather(*(connect() for _ in range(10)))
         assert sorted(name for name, _, _ in opened) == [b"1"] * 5 + [b"2"] * 5
         for _, _, writer in [each for each in opened if each[0] == b"1"][:2]:
             writer.close()
-        await asyncio.sleep(CLOSED_SECONDS)
+        await left(ones, 3)
         assert [(await connect())[0] for _ in range(2)] == [b"1", b"1"]
 
 
@@ -234,7 +256,7 @@ def test_serve_ends_with_an_error_when_its_processes_cannot_serve(
     file = tmp_path / "config.yaml"
     file.write_text(yaml.safe_dump(values), encoding="utf-8")
     command = [sys.executable, "-m", "semrouter_memory", "serve", "--config", str(file), *arguments]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 2, ended.stderr
     assert why in ended.stderr
     assert "Traceback" not in ended.stderr

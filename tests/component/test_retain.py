@@ -567,7 +567,7 @@ async def test_the_owner_is_not_locked_while_the_model_thinks(make_bench: MakeBe
     bench = make_bench(model, batch_size=1)
 
     async def take_the_lock() -> None:
-        async with asyncio.timeout(1), bench.locks.hold(ALICE):
+        async with asyncio.timeout(60), bench.locks.hold(ALICE):
             pass
 
     model.meanwhile = take_the_lock
@@ -898,7 +898,7 @@ async def test_a_slow_model_delays_no_quote(make_bench: MakeBench) -> None:
     await asked.wait()
 
     for key in others:
-        await asyncio.wait_for(bench.retainer.process(key), 5)
+        await asyncio.wait_for(bench.retainer.process(key), 60)
     assert len(await bench.contents()) == 3
     await bench.retainer.tick()
     assert (len(model.prompts), bench.woken) == (1, [])

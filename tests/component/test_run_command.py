@@ -40,7 +40,7 @@ def tls(tmp_path: Path) -> ssl.SSLContext:
     """Of a server that signed its certificate itself."""
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
     command = f"openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=other -days 2 -keyout {key} -out {certificate}"
-    subprocess.run(command.split(), check=True, capture_output=True, timeout=60)
+    subprocess.run(command.split(), check=True, capture_output=True)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     return context

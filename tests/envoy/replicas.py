@@ -26,6 +26,8 @@ OPERATOR = "operator-token"
 LEASE_SECONDS = 3
 REDIS_TIMEOUT_SECONDS = 2.5
 SETTLED_SECONDS = 60
+UNHURRIED = {"deadline_ms": 4000, "forget_deadline_ms": 4000}
+"""Of recall: a busy machine is late, and what waits for a Redis that hangs takes longer than a request may here."""
 _PARTS = ("extracted", "empty", "dead_lettered", "deleted", "waiting")
 _PAGE = 200
 _SHOWN_CHARS = 6_000
@@ -44,6 +46,7 @@ def settings(milvus: MilvusServer, **memory: Any) -> dict[str, Any]:
         "memory": {
             "milvus": {"uri": milvus.uri, "collection": f"c{uuid.uuid4().hex}", "reconnect_seconds": 0.3},
             "retain": retain,
+            "recall": UNHURRIED,
             **memory,
         }
     }

@@ -26,7 +26,7 @@ def user(text: str) -> list[ChatCompletionMessageParam]:
 def validate(path: Path) -> str:
     """What Envoy says of a configuration, "" when it accepts it."""
     command = [find_envoy(), "--mode", "validate", "-c", str(path), "--log-level", "error"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     return "" if done.returncode == 0 else done.stderr
 
 

@@ -94,7 +94,7 @@ async def silent_about_it(on: Installation) -> None:
 async def test_the_log_never_quotes_what_users_say(tmp_path: Path, model_directory: Path) -> None:
     """At DEBUG, with a model that echoes its prompt in errors, answers nonsense, hangs and then works."""
     llm = ExtractionLlm()
-    config = extracting(llm, timeout_seconds=0.5, max_attempts=3, breaker_failures=2)
+    config = extracting(llm, timeout_seconds=3, max_attempts=3, breaker_failures=2)
     async with llm.listening(), installed(tmp_path, model_directory, sidecar_config=config) as on:
         for break_it in ({"status": 500}, {"says": f"The user has a dog, {CANARY}."}, {"hangs": True}):
             llm.works()

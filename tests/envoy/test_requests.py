@@ -107,7 +107,7 @@ async def test_a_large_upload_that_waits_for_permission(two_filter: Installation
     )
     reader, writer = await asyncio.open_connection("127.0.0.1", two_filter.stack.port)
     writer.write(head.encode())
-    assert await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5) == b"HTTP/1.1 100 Continue\r\n\r\n"
+    assert await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 60) == b"HTTP/1.1 100 Continue\r\n\r\n"
     writer.write(body)
     answer = await asyncio.wait_for(reader.read(), 30)
     writer.close()

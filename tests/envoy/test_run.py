@@ -84,7 +84,7 @@ def bash(command: str, cwd: Path) -> str:
     """What a pasted command prints."""
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     done = subprocess.run(
-        ["bash", "-c", command], cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=60
+        ["bash", "-c", command], cwd=cwd, env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, (command, done.stdout, done.stderr)
     return done.stdout
@@ -116,7 +116,7 @@ def test_what_is_printed_works_as_it_stands_and_is_known_after_the_next_start(
         # Its recall has the default deadline, which a busy machine does not always keep.
         eventually(lambda: "$10,000" in bash(asked, tmp_path), run.log)
         _operate(run, listed)
-        second = subprocess.run(run.process.args, capture_output=True, text=True, check=False, timeout=60)
+        second = subprocess.run(run.process.args, capture_output=True, text=True, check=False)
         assert second.returncode == 2
         assert f"already runs in {directory} (process {run.process.pid})" in second.stderr
         assert "make run PORT=10100 RUN_DIR=.run2" in second.stderr

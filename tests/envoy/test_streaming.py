@@ -131,7 +131,7 @@ async def test_a_client_that_leaves_behind_the_last_event_is_remembered_at_once(
     async def accepted() -> bool:
         return await chain.metric("semrouter_memory_turns_total") == before + 1
 
-    await eventually(accepted, "the turn waits for the end of a stream that nobody reads", seconds=15)
+    await eventually(accepted, "the turn waits for the end of a stream that nobody reads", seconds=40)
 
 
 @pytest.mark.parametrize("path", APIS)

@@ -61,7 +61,7 @@ async def on(
 async def connected(on: Installation) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     reader, writer = await asyncio.open_connection(LOOPBACK, on.stack.port)
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             yield reader, writer
     finally:
         writer.close()

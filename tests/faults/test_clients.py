@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 
 from semrouter_memory.stack.loopback import LOOPBACK
-from tests.envoy.client import APIS, CHAT
+from tests.envoy.client import APIS, CHAT, answers_held_back
 from tests.envoy.conftest import Installation, all_streams_ended, envoy_count, eventually, installed
 
 from .conftest import Figures, sized
@@ -41,6 +41,8 @@ GONE = sized(40, 400)
 SLOW = sized(5, 50)
 SLOW_SECONDS = sized(4, 30)
 ROUNDS = 3
+SLACK_SECONDS = 20
+"""The shipped chain keeps the observer's streams for a minute."""
 _FILES_OF_A_STREAM = 4
 """Client, Envoy's two sides of it and the LLM's, were they all in one process; some of them are."""
 
@@ -65,11 +67,16 @@ async def test_many_streams_at_a_time(on: Installation, figures: Figures) -> Non
     """Each gets its own answer, whole; each is accepted; the memory that they took is given back or used again."""
     await tell(on, "Hello?")
     turns, before = await on.turns(), rss_mib(on.stack.sidecar.pid)
-    most, peak = 0, before
+    peak = before
+
+    async def all_at_once() -> bool:
+        return await envoy_count(on, "http.llm.downstream_rq_active") == STREAMS
+
     async with asyncio.TaskGroup() as group:
-        reading = [group.create_task(read(on, asked(number))) for number in range(STREAMS)]
+        async with answers_held_back(on):
+            reading = [group.create_task(read(on, asked(number))) for number in range(STREAMS)]
+            await eventually(all_at_once, "not all streams are open")
         while not all(task.done() for task in reading):
-            most = max(most, await envoy_count(on, "http.llm.downstream_rq_active"))
             peak = max(peak, rss_mib(on.stack.sidecar.pid))
             await asyncio.sleep(0.3)
     answers = [task.result() for task in reading]
@@ -85,11 +92,10 @@ async def test_many_streams_at_a_time(on: Installation, figures: Figures) -> Non
     async def accepted() -> bool:
         return await on.turns() - turns == STREAMS
 
-    await eventually(accepted, "not every stream was a turn", seconds=30)
+    await eventually(accepted, "not every stream was a turn")
     firsts = [answer.first * 1000 for answer in answers]
     figures(
         streams=STREAMS,
-        at_once=most,
         whole=sum(whole),
         turns=await on.turns() - turns,
         without_memory_for_lateness=await envoy_count(on, "http.llm.ext_proc.failure_mode_allowed"),
@@ -100,7 +106,6 @@ async def test_many_streams_at_a_time(on: Installation, figures: Figures) -> Non
         rss_mib_after=rss_mib(on.stack.sidecar.pid),
     )
     assert all(whole)
-    assert most > 0.9 * STREAMS
     assert peak - before < 64 + 0.25 * STREAMS
 
 
@@ -161,7 +166,7 @@ async def test_clients_that_go_away_leave_nothing_behind(closing: Installation, 
     failed = await on.metric("semrouter_memory_exchanges_failed_total")
     for _ in range(ROUNDS):
         await asyncio.gather(*(goes_away(on, number) for number in range(GONE)))
-        ends.append(await all_streams_ended(on))
+        ends.append(await all_streams_ended(on, seconds=2 * SLACK_SECONDS))
         rss.append(rss_mib(on.stack.sidecar.pid))
         # Envoy opens another connection where eight streams are on each it has, and keeps it.
         connections = await envoy_count(on, "cluster.memory_sidecar.upstream_cx_active")
@@ -175,7 +180,7 @@ async def test_clients_that_go_away_leave_nothing_behind(closing: Installation, 
     await tell(on, "I live in Bergen")
     await on.remembers("Bergen")
     assert await on.memories() == ["I live in Bergen"]
-    assert max(ends) < CLOSED_LATE_SECONDS + 5
+    assert max(ends) < CLOSED_LATE_SECONDS + SLACK_SECONDS
     assert max(files[1:]) <= files[0] + 2
     assert rss[-1] - rss[0] < 16
     assert await on.metric("semrouter_memory_exchanges_failed_total") == failed

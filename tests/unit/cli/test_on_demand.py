@@ -16,7 +16,7 @@ def _loaded(code: str, *arguments: str, of: tuple[str, ...]) -> list[str]:
     """Which of these libraries a new process has loaded after the code."""
     asked = f"import sys\n{code}\nprint('loaded:', *(name for name in {of} if name in sys.modules))"
     command = [sys.executable, "-c", asked, *arguments]
-    said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return said.splitlines()[-1].split()[1:]
 
 
