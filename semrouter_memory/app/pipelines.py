@@ -1,6 +1,6 @@
 """The pipelines of an installation, made of its adapters, its models and their sections of the configuration."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
@@ -77,7 +77,13 @@ class Pipelines:
             deletion=self.deletion,
             config=config,
             insights=self._insights(),
+            finish_removals=self._finish_removals(),
         )
+
+    def _finish_removals(self) -> Callable[[], Awaitable[None]] | None:
+        if self.adapters.documents is None:
+            return None
+        return knowledge_service(self.memory.knowledge, self.adapters).finish_removals
 
     def _insights(self) -> InsightWriter | None:
         config, model = self.memory.maintenance, self.models.reflecting

@@ -31,8 +31,18 @@ from semrouter_memory.knowledge.reading import ReadDocument, kind_of, read
 from semrouter_memory.language.splitting import split
 from semrouter_memory.language.third_person import embedded_text
 from semrouter_memory.lineage import all_memories
-from semrouter_memory.model import Criteria, EmbeddedMemory, Hit, Memory, OwnerKind, Reach, Scope
-from semrouter_memory.ports import OwnerHold
+from semrouter_memory.model import (
+    Criteria,
+    EmbeddedMemory,
+    EvictionCandidate,
+    EvictionReason,
+    Hit,
+    Memory,
+    OwnerKind,
+    Reach,
+    Scope,
+)
+from semrouter_memory.ports import OwnerHold, Tombstones
 from semrouter_memory.recall.documents import DocumentSearch
 from semrouter_memory.recall.query import Query
 from semrouter_memory.recall.query_vectors import QueryVectors
@@ -221,6 +231,20 @@ class KnowledgeService:
             raise _unknown()
         removed = await self._deletion.tombstone_all(owner.in_project(document), Reach.EXACT)
         return removed - (own is not None)
+
+    async def finish_removals(self) -> None:
+        """Delete the rows that interrupted removals left, which nothing shows any more."""
+        tombstones: dict[Scope, Tombstones] = {}
+        left: dict[Scope, list[EvictionCandidate]] = {}
+        async for rows in self._reader.scan():
+            for row in rows:
+                owner = row.scope.in_project("")
+                if owner not in tombstones:
+                    tombstones[owner] = await self._deletions.tombstones(owner)
+                if tombstones[owner].covers(row):
+                    left.setdefault(owner, []).append(EvictionCandidate(row, EvictionReason.TOMBSTONED))
+        for owner, candidates in left.items():
+            await self._deletion.purge(owner, candidates)
 
     async def _known(self, owner: Scope, document: str) -> Document | None:
         row = await self._reader.get(owner, document) if _is_id(document) else None

@@ -46,6 +46,7 @@ class MaintenanceScheduler:
     Args:
         consolidator: None: memories are not merged.
         insights: None: no insights are written.
+        finish_removals: of documents; done with each sweep. None: there are no documents.
     """
 
     def __init__(
@@ -58,11 +59,13 @@ class MaintenanceScheduler:
         deletion: DeletionService,
         config: AgeingConfig,
         insights: InsightWriter | None = None,
+        finish_removals: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._reader, self._state = backends.store, backends.state
         self._observer, self._clock = backends.observer, backends.clock
         self._sweeper, self._consolidator, self._insights = sweeper, consolidator, insights
         self._journal, self._deletion, self._config = journal, deletion, config
+        self._finish_removals = finish_removals
         self._changed: dict[str, None] = {}
         self._consolidated: set[str] = set()
         self._sweep_cooldown = Cooldown.of(min(self._sweep_every, _FIRST), self._clock.now())
@@ -129,6 +132,8 @@ class MaintenanceScheduler:
             if active >= self._config.consolidate_at and not await self._consolidate(scope, report):
                 break
         await self._reflect(owners, report)
+        if self._finish_removals is not None:
+            await isolated(self._finish_removals(), report, self._observer)
         await self._plan_next(report)
         self._finished(report, started)
         return report

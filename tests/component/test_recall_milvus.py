@@ -24,6 +24,7 @@ from semrouter_memory.model import (
     RecallResult,
     Role,
     Scope,
+    Tombstone,
     Vector,
     parse_filter,
 )
@@ -324,6 +325,20 @@ async def test_a_long_memory_leaves_no_passage_behind(pair: Pair) -> None:
 
 async def _all(recalled: Recalling) -> list[Memory]:
     return list((await recalled.service().page(Criteria(ALICE), limit=200)).memories)
+
+
+async def test_a_sweep_completes_a_removal_that_was_interrupted(pair: Pair, documents: KnowledgeService) -> None:
+    """Its deletion was committed, so that nothing shows the document, and then the store was away."""
+    adapters = pair.near.adapters
+    assert adapters.documents is not None
+    kept, _ = await documents.add(_ACME, Upload(source="/srv/rules.md", data=b"Hotels need an approval."))
+    removed = next(each for each in (await documents.page(_ACME, limit=2)).documents if each.id != kept.id)
+    deletion = Tombstone(scope=_ACME.in_project(removed.id), at=adapters.turn_log.now(), reach=Reach.EXACT)
+    await adapters.turn_log.tombstone(deletion)
+    assert (await pair.near.pipelines.maintenance.sweep()).failures == ()
+    rows = (await adapters.documents.page(Criteria(_ACME), limit=100)).memories
+    assert {row.scope.project_id for row in rows} == {kept.id}
+    assert len(rows) == 2
 
 
 async def test_a_users_own_documents_are_found_by_their_requests_alone(pair: Pair) -> None:
