@@ -24,13 +24,10 @@ TOOLS: Any = [{"type": "function", "function": {"name": "weather", "parameters":
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def compressing(tmp_path_factory: pytest.TempPathFactory, model_directory: Path) -> AsyncIterator[Installation]:
-    """It has time for its decisions: this is about what they are."""
     memory = {
         "compression": {"enabled": True, "min_turns": MIN_TURNS},
         "retain": {"tick_seconds": 0.1},
-        "recall": {"deadline_ms": 1_000},
     }
-    # Envoy's own patience is longer than that.
     config = {"memory": memory, "telemetry": {"log_level": "DEBUG"}}
     options: dict[str, Any] = {"sidecar_config": config, "environment": ENVIRONMENT}
     async with installed(tmp_path_factory.mktemp("compressing"), model_directory, **options) as on:

@@ -96,7 +96,6 @@ async def test_filters_and_management_work_over_sockets(
     settings = {
         "server": {"listen": f"unix:{sockets['memory_sidecar']}"},
         "management": {"listen": f"unix:{sockets['memory_api']}"},
-        "memory": {"recall": {"deadline_ms": 2000}},
     }
     async with installed(tmp_path, model_directory, sidecar_config=settings, edit_envoy=use_sockets) as installation:
         assert [path.stat().st_mode & 0o777 for path in sockets.values()] == [0o660, 0o660]

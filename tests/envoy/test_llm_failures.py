@@ -30,7 +30,7 @@ async def llm() -> AsyncIterator[ExtractionLlm]:
 async def patient(
     tmp_path_factory: pytest.TempPathFactory, model_directory: Path, llm: ExtractionLlm
 ) -> AsyncIterator[Installation]:
-    config = extracting(llm, timeout_seconds=0.5, max_attempts=1_000)
+    config = extracting(llm, timeout_seconds=2, max_attempts=1_000)
     async with installed(tmp_path_factory.mktemp("patient"), model_directory, sidecar_config=config) as on:
         yield on
 

@@ -270,9 +270,7 @@ async def traced(
 
 def to(port: int, **config: Any) -> dict[str, Any]:
     tracing = {"enabled": True, "endpoint": f"http://{LOOPBACK}:{port}", "protocol": "grpc"}
-    recall = {"recall": {"deadline_ms": 2000}}
-    memory = {**config.get("memory", {}), **recall}
-    return {**config, "memory": memory, "telemetry": {**config.get("telemetry", {}), "tracing": tracing}}
+    return {**config, "telemetry": {**config.get("telemetry", {}), "tracing": tracing}}
 
 
 async def arrived(collector: Collector, name: str, trace: str = "") -> Received:

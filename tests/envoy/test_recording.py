@@ -29,7 +29,7 @@ TOKEN = "operator-token"
 
 def recording_config(directory: Path) -> dict[str, Any]:
     return {
-        "memory": {"recall": {"deadline_ms": 2000}},
+        "memory": {"recall": {"deadline_ms": 4000}},
         "recording": {"enabled": True, "directory": str(directory)},
     }
 

@@ -60,7 +60,7 @@ async def knowing(on: Installation, *contents: str) -> Installation:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def by_keywords(tmp_path_factory: pytest.TempPathFactory, model_directory: Path) -> AsyncIterator[Installation]:
-    recall = {"strategy": "keywords", "max_keyword_memories": CAP, "deadline_ms": 2000}
+    recall = {"strategy": "keywords", "max_keyword_memories": CAP}
     directory = tmp_path_factory.mktemp("keywords")
     async with installed(directory, model_directory, sidecar_config={"memory": {"recall": recall}}) as on:
         yield await knowing(on, *KNOWN)
@@ -112,7 +112,7 @@ def asking(llm: ExtractionLlm, **recall: Any) -> dict[str, Any]:
     return {
         "external_models": [model],
         "memory": {
-            "recall": {"deadline_ms": 2000, "rewrite_deadline_ms": 2000, **recall},
+            "recall": {"rewrite_deadline_ms": 2000, **recall},
             "retain": {"breaker_seconds": 0.2, "breaker_max_seconds": 0.5},
         },
     }

@@ -49,7 +49,7 @@ async def test_extraction_and_rewriting_are_away_for_long(
 ) -> None:
     """First nobody listens, then the server errs, refuses and hangs. Rules go on; when it is back, every turn is read."""
     llm = ExtractionLlm()
-    config = extracting(llm, timeout_seconds=0.5, max_attempts=5)
+    config = extracting(llm, timeout_seconds=2, max_attempts=5)
     (extraction,) = config["external_models"]
     config["external_models"] = [extraction, {**extraction, "model_role": "memory_rewrite"}]
     config["memory"]["recall"] = {"rewrite": "always", "rewrite_deadline_ms": 100}
