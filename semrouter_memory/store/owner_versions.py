@@ -10,6 +10,7 @@ also serves stale data for that long if the version store lost its last versions
 
 import asyncio
 from contextlib import suppress
+from itertools import count
 from typing import Protocol
 
 from semrouter_memory.errors import StoreUnavailableError, UnavailableError
@@ -36,7 +37,9 @@ class WriteAnnouncer:
 
     def __init__(self, versions: OwnerVersions) -> None:
         self._versions = versions
-        self._pending: dict[str, Scope] = {}
+        self._pending: dict[str, int] = {}
+        """Owners with an announcement that is due, and which one it is."""
+        self._numbers = count()
         self._retrying: asyncio.Task[None] | None = None
 
     async def close(self) -> None:
@@ -50,7 +53,7 @@ class WriteAnnouncer:
     async def current(self, scope: Scope) -> int:
         """The owner's version, after the writes of this process were announced. Raises `UnavailableError`."""
         if scope.owner in self._pending:
-            await self._announce(scope)
+            await self._advance(scope)
         return await self._versions.current(scope)
 
     async def before_write(self, scope: Scope) -> tuple[int | None, int]:
@@ -60,11 +63,9 @@ class WriteAnnouncer:
             StoreUnavailableError: the write cannot be announced and must not be made.
         """
         try:
-            advanced = await self._versions.advance(scope)
+            return await self._advance(scope)
         except UnavailableError as error:
             raise StoreUnavailableError(f"the write could not be announced: {error}") from None
-        self._pending.pop(scope.owner, None)
-        return advanced
 
     async def after_write(self, scope: Scope) -> tuple[int | None, int | None]:
         """The previous and the new version; None for both while the announcement is pending."""
@@ -79,13 +80,17 @@ class WriteAnnouncer:
             raise
 
     def _retry(self, scope: Scope) -> None:
-        self._pending[scope.owner] = scope
+        self._pending[scope.owner] = next(self._numbers)
         if self._retrying is None or self._retrying.done():
             self._retrying = asyncio.create_task(self._announce_until_done(), name="owner-version-announcements")
 
-    async def _announce(self, scope: Scope) -> None:
-        await self._versions.advance(scope)
-        self._pending.pop(scope.owner, None)
+    async def _advance(self, scope: Scope) -> tuple[int | None, int]:
+        """Advance the version, which makes what was due before; what fell due meanwhile still is."""
+        due = self._pending.get(scope.owner)
+        advanced = await self._versions.advance(scope)
+        if self._pending.get(scope.owner) == due:
+            self._pending.pop(scope.owner, None)
+        return advanced
 
     async def _announce_until_done(self) -> None:
         while self._pending:
@@ -96,5 +101,5 @@ class WriteAnnouncer:
             await asyncio.sleep(_RETRY_SECONDS)
 
     async def _announce_pending(self) -> None:
-        for scope in list(self._pending.values()):
-            await self._announce(scope)
+        for owner in list(self._pending):
+            await self._advance(Scope.of_owner(owner))
