@@ -100,7 +100,7 @@ class Installation:
         of a client that went away stays open for a minute, and is not waited for.
         """
         with suppress(AssertionError):
-            await all_streams_ended(self, seconds=3)
+            await all_streams_ended(self, seconds=10)
         return await self.metric("semrouter_memory_turns_total" + (f'{{outcome="{outcome}"}}' if outcome else ""))
 
 
