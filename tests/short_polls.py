@@ -1,4 +1,5 @@
 """What the libraries of the store wait for, tests look for more often: most tests that start a store would wait for seconds.
+And a store that is reached late is waited for: to most tests one that is not there is a failure, and not what they are about.
 
 Used as a pytest plugin, and by the process that sidecars are forked from. pymilvus asks every half second whether an index is
 made, and first after half a second; Milvus Lite's package waits for half a second to learn whether the process that it
@@ -21,12 +22,15 @@ from pymilvus.settings import Config
 _POLL_SECONDS = 0.01
 _SERVER_POLL_SECONDS = 0.03
 """For as long as it serves."""
+_CONNECT_SECONDS = 60.0
 _START_SECONDS = 0.5
 """How long Milvus Lite's package waits."""
 
 
 def pytest_configure() -> None:
     shorten()
+    connection: Any = import_module("semrouter_memory.store.connection")
+    connection.CONNECT_SECONDS = _CONNECT_SECONDS
 
 
 def shorten() -> None:

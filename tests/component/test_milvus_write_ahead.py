@@ -331,6 +331,7 @@ async def test_a_write_that_takes_too_long_keeps_nobody_from_reading(
 ) -> None:
     """Nor does it after a restart; it is completed when there is time for it."""
     monkeypatch.setattr(supervisor, "UNSETTLED_SECONDS", 0.1)
+    monkeypatch.setattr(supervisor, "PROBE_SECONDS", 60)
     observer, attempts = StoreObserver(), list[str]()
     upsert = MilvusConnection.upsert
 
