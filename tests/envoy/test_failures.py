@@ -170,7 +170,8 @@ async def test_the_longest_bodies_pass_a_hanging_sidecar(two_filter: Installatio
     async with two_filter.http(headers=behaving({"text": "word " * 1_000})) as http, hanging(two_filter):
         began = time.monotonic()
         answer = (await http.post(CHAT, content=body)).raise_for_status()
-        assert time.monotonic() - began < MESSAGE_TIMEOUT_SECONDS + 6 * SLACK_SECONDS
+        # What is held back is held back until the client gives up, after thirty seconds.
+        assert time.monotonic() - began < 25
     assert two_filter.llm.last.body == body
     assert answer.content.count(b'"finish_reason"') == choices
 

@@ -304,7 +304,7 @@ def token(
     user: Any, *, alg: str = "HS256", key: bytes = _KEY, header: dict[str, Any] | None = None, **claims: Any
 ) -> str:
     """A JWT; a claim that is None is left out."""
-    claims = {"iss": _ISSUER, "aud": _AUDIENCE, "sub": user, "exp": int(time.time()) + 600, **claims}
+    claims = {"iss": _ISSUER, "aud": _AUDIENCE, "sub": user, "exp": int(time.time()) + 86_400, **claims}
     payload = {name: value for name, value in claims.items() if value is not None}
     signed = ".".join(
         encoded(json.dumps(part).encode()) for part in ({"alg": alg, "typ": "JWT", **(header or {})}, payload)
