@@ -17,7 +17,7 @@ from tests.contract.turn_logs import SteppedClock
 from tests.redis_server import UNHURRIED_MS, settings_for
 
 POLL_SECONDS = 0.01
-PATIENCE_SECONDS = 30
+PATIENCE_SECONDS = 120
 
 
 @dataclass
