@@ -13,6 +13,7 @@ from pymilvus import AsyncMilvusClient
 
 from semrouter_memory.app.sidecar import App
 from semrouter_memory.config import load
+from semrouter_memory.doctor import servers
 from semrouter_memory.doctor.diagnose import diagnose
 from semrouter_memory.doctor.finding import Finding, Severity
 from semrouter_memory.stack.loopback import free_port
@@ -23,6 +24,12 @@ from tests.one_answer import answering
 from tests.redis_server import RedisServer
 
 _OTHER_DIMENSION = 8
+
+
+@pytest.fixture
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine, a server that is reached late is not away."""
+    monkeypatch.setattr(servers, "TIMEOUT_SECONDS", 60.0)
 
 
 def settings(directory: Path, model: Path, **memory: Any) -> dict[str, Any]:
@@ -63,6 +70,7 @@ def found(diagnosis: list[Finding]) -> list[tuple[str, str, str]]:
     return sorted((finding.severity.value, finding.code, finding.where) for finding in diagnosis)
 
 
+@pytest.mark.usefixtures("unhurried")
 async def test_a_running_installation_has_no_findings(
     tmp_path: Path, model_directory: Path, redis_server: RedisServer
 ) -> None:
@@ -118,6 +126,7 @@ async def test_servers_that_never_answer_are_waited_for_together_and_not_for_lon
     assert {finding.code for finding in diagnosis} == {"unreachable"}
 
 
+@pytest.mark.usefixtures("unhurried")
 async def test_another_service_at_our_ports_is_not_taken_for_ours(tmp_path: Path, model_directory: Path) -> None:
     async with answering("<html>hello</html>") as port:
         values = settings(tmp_path, model_directory)
@@ -131,6 +140,7 @@ async def test_another_service_at_our_ports_is_not_taken_for_ours(tmp_path: Path
     ]
 
 
+@pytest.mark.usefixtures("unhurried")
 @pytest.mark.parametrize(
     ("body", "status", "code"),
     [
@@ -151,6 +161,7 @@ async def test_a_model_server_is_asked_for_the_model(
     assert codes == ({code} if code else set())
 
 
+@pytest.mark.usefixtures("unhurried")
 async def test_a_redis_that_may_drop_keys_is_a_warning(
     tmp_path: Path, model_directory: Path, own_redis_server: RedisServer
 ) -> None:
@@ -163,6 +174,7 @@ async def test_a_redis_that_may_drop_keys_is_a_warning(
     assert ("warning", "redis-evicts", "memory.redis.url") in found(diagnosis)
 
 
+@pytest.mark.usefixtures("unhurried")
 async def test_a_redis_in_cluster_mode_is_an_error(
     tmp_path: Path, model_directory: Path, new_redis_server: Callable[[], RedisServer]
 ) -> None:
@@ -173,6 +185,7 @@ async def test_a_redis_in_cluster_mode_is_an_error(
     assert ("error", "redis-cluster", "memory.redis.url") in found(diagnosis)
 
 
+@pytest.mark.usefixtures("unhurried")
 async def test_a_collection_of_another_dimension_is_found_and_left_as_it_is(
     tmp_path: Path, model_directory: Path, milvus_server: MilvusServer
 ) -> None:
