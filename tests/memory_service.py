@@ -28,7 +28,7 @@ from semrouter_memory.manage.operator_routes import OperatorContext
 from semrouter_memory.manage.reflecting import Reflector
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.recall.conversation import StoredHistory
-from semrouter_memory.recall.recaller import Recaller
+from semrouter_memory.recall.recaller import Recaller, StrategyPair
 from semrouter_memory.recall.strategy import MemorySource
 from semrouter_memory.recall.vector_search import HybridSearch
 from semrouter_memory.replay.recordings import Recordings
@@ -170,8 +170,9 @@ def reflector(
 
 
 def _request_phase(config: MemoryConfig, backends: Backends) -> RequestPhase:
+    strategy = _searcher(backends, config.recall)
     recaller = Recaller(
-        strategy=_searcher(backends, config.recall),
+        strategies={config.recall.strategy: StrategyPair(strategy, strategy)},
         embedder=backends.embedder,
         turn_log=backends.turn_log,
         observer=backends.observer,

@@ -149,16 +149,13 @@ class Pipelines:
     def request_phase(self, *, journal: RecallJournal | None = None, steers: InWords | None = None) -> RequestPhase:
         """Recall, and compression at the same time."""
         adapters, recall = self.adapters, self.memory.recall
-        configured = self._strategies(recall, self.search)
         recaller = Recaller(
-            strategy=configured.own,
+            strategies={name: self._strategies(name) for name in get_args(StrategyName)},
             embedder=adapters.embedder,
             turn_log=adapters.turn_log,
             observer=adapters.observer,
             clock=adapters.clock,
             config=recall,
-            plain=configured.others,
-            named={name: self._named(name) for name in get_args(StrategyName)},
             documents=self._document_search(),
         )
         rewrites = self.models.of_role("memory_rewrite") is not None
@@ -189,16 +186,11 @@ class Pipelines:
             return None
         return DocumentSearch(reader=documents, vectors=self.search.vectors, clock=self.adapters.clock, config=config)
 
-    def _named(self, name: StrategyName) -> StrategyPair:
-        """The strategy that a route names. What it needs besides the memories is made when it is first used."""
+    def _strategies(self, name: StrategyName) -> StrategyPair:
+        """The strategy of that name, and the same without a model. What it needs besides the memories is made when it is first used."""
         config = self.memory.recall.model_copy(update={"strategy": name})
         is_configured = name == self.memory.recall.strategy
-        return self._strategies(
-            config, self.search if is_configured else self._vector_search(config, self.search.vectors)
-        )
-
-    def _strategies(self, config: RecallConfig, search: VectorSearch) -> StrategyPair:
-        """The configured strategy, and the same without a model."""
+        search = self.search if is_configured else self._vector_search(config, self.search.vectors)
         local = config.model_copy(update={"keyword_extraction": "local"})
         model = self.models.of_role("memory_rewrite")
         return StrategyPair(self._strategy(config, model, search), others=self._strategy(local, None, search))

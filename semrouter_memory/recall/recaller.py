@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from datetime import date
 from functools import lru_cache
 from itertools import chain
-from types import MappingProxyType
 
 from semrouter_memory.config import RecallConfig
 from semrouter_memory.errors import Service, UnavailableError
@@ -63,26 +62,22 @@ class Recaller:
     """Finds the memories that belong into a request.
 
     Args:
+        strategies: the configured one, and those that a route may name in its place.
         documents: searches the documents of a request's organisation and user; None: nothing does.
-        plain: the same strategy for other owners' memories; None: `strategy` itself.
-        named: what a route may name in place of both.
     """
 
     def __init__(
         self,
         *,
-        strategy: Strategy,
+        strategies: Mapping[StrategyName, StrategyPair],
         embedder: Embedder,
         turn_log: TurnLog,
         observer: Observer,
         clock: Clock,
         config: RecallConfig,
         documents: DocumentSearch | None = None,
-        plain: Strategy | None = None,
-        named: Mapping[StrategyName, StrategyPair] = MappingProxyType({}),
     ) -> None:
-        self._strategy = StrategyPair(strategy, plain or strategy)
-        self._named = named
+        self._strategies = strategies
         self._turn_log = turn_log
         self._observer = observer
         self._clock = clock
@@ -91,7 +86,7 @@ class Recaller:
         self._answers = EarlierAnswers(turn_log)
         self._earlier = ToolLoopCache[RecallResult]()
         self._count_tokens = lru_cache(_COUNTED_TEXTS)(embedder.count_tokens)
-        self.prepare = strategy.prepare
+        self.prepare = strategies[config.strategy].own.prepare
 
     async def recall(
         self, request: RecallRequest, deadline: Deadline, timer: StepTimer, visible: VisibleTexts | None = None
@@ -133,7 +128,7 @@ class Recaller:
         anything = replace(request, options=replace(options, types=None, memory_filter=ANY_MEMORY))
         with suppress(UnavailableError, TimeoutError):
             async with (deadline := Deadline(self._config)):
-                found = (await self._strategies(request).others.search(query, anything, deadline, StepTimer())).hits
+                found = (await self._strategy(request).others.search(query, anything, deadline, StepTimer())).hits
                 unwanted = [hit for hit in found if not options.want(hit.memory)]
                 explanation.left_out(await self._not_deleted(request.scope, unwanted), options)
 
@@ -149,7 +144,7 @@ class Recaller:
         if timer.explanation is not None:
             timer.explanation.query = query
         with timer.measure("decide"):
-            why_not = decide(query, request.signals, any_message=self._strategies(request).own.any_message)
+            why_not = decide(query, request.signals, any_message=self._strategy(request).own.any_message)
         if why_not is not None:
             return RecallResult(reason=why_not)
         documents, answers = self._documents_of(query, request), self._answers_meant(query, request)
@@ -198,7 +193,7 @@ class Recaller:
         if request.others:
             result, others = await self._search_all(query, request, deadline, timer)
         else:
-            result, others = await self._strategies(request).own.search(query, request, deadline, timer), ()
+            result, others = await self._strategy(request).own.search(query, request, deadline, timer), ()
         # Asked after the store, so that no answer of its is older than a deletion.
         tombstones = await self._turn_log.tombstones(request.scope)
         if tombstones.paused_since is not None:
@@ -239,7 +234,7 @@ class Recaller:
             for other in request.others
         ]
         try:
-            result = await self._strategies(request).own.search(query, request, deadline, timer)
+            result = await self._strategy(request).own.search(query, request, deadline, timer)
             left = deadline.state_for_ranking() - asyncio.get_running_loop().time()
             done, _ = await asyncio.wait(searches, timeout=max(left, 0.0))
             return result, [search.result() for search in searches if search in done]
@@ -252,7 +247,7 @@ class Recaller:
     ) -> OthersHits:
         try:
             # A deadline of its own: what it adds for a queue is this search's alone.
-            strategy, apart = self._strategies(request).others, Explanation() if explanation is not None else None
+            strategy, apart = self._strategy(request).others, Explanation() if explanation is not None else None
             result = await strategy.search(query, request.of(other), Deadline(self._config), StepTimer(apart))
             if explanation is not None and apart is not None:
                 explanation.adopt(apart)
@@ -318,9 +313,8 @@ class Recaller:
         """The hits without this owner's deleted memories."""
         return _existing(scope, await self._turn_log.tombstones(scope), hits, explanation) if hits else hits
 
-    def _strategies(self, request: RecallRequest) -> StrategyPair:
-        name = request.options.strategy
-        return self._strategy if name is None else self._named.get(name, self._strategy)
+    def _strategy(self, request: RecallRequest) -> StrategyPair:
+        return self._strategies[request.options.strategy or self._config.strategy]
 
     def _style(self, options: RecallOptions) -> RenderStyle:
         return options.render or self._config.render

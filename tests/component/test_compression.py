@@ -45,7 +45,7 @@ from semrouter_memory.model import (
 )
 from semrouter_memory.priority import RequestsFirst
 from semrouter_memory.recall.conversation import StoredHistory
-from semrouter_memory.recall.recaller import Recaller
+from semrouter_memory.recall.recaller import Recaller, StrategyPair
 from semrouter_memory.recall.strategy import MemorySource
 from semrouter_memory.recall.vector_search import HybridSearch
 from semrouter_memory.retain import quotes
@@ -154,8 +154,9 @@ class Client:
             indexes=None,
             clock=self.clock,
         )
+        strategy = HybridSearch(source=source, embedder=embedder, config=CONFIG.recall)
         recaller = Recaller(
-            strategy=HybridSearch(source=source, embedder=embedder, config=CONFIG.recall),
+            strategies={"hybrid": StrategyPair(strategy, strategy)},
             embedder=embedder,
             turn_log=self.log,
             observer=SILENT,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import numpy as np
 import pytest
@@ -32,6 +32,7 @@ from semrouter_memory.model import (
     Role,
     Scope,
     Signals,
+    StrategyName,
     TurnState,
     Vector,
     parse_filter,
@@ -39,7 +40,7 @@ from semrouter_memory.model import (
 from semrouter_memory.ports import MemoryIndex, MemoryReader, TurnLog
 from semrouter_memory.priority import RequestsFirst
 from semrouter_memory.recall.conversation import StoredHistory
-from semrouter_memory.recall.recaller import Recaller
+from semrouter_memory.recall.recaller import Recaller, StrategyPair
 from semrouter_memory.recall.rewrite import Mode, QueryRewriter, RewritingSearch
 from semrouter_memory.recall.strategy import MemorySource, Strategy
 from semrouter_memory.recall.vector_search import SemanticSearch
@@ -174,7 +175,7 @@ class World:
         turn_log = cast("TurnLog", self)
         return RequestPhase(
             recaller=Recaller(
-                strategy=strategy,
+                strategies=dict.fromkeys(get_args(StrategyName), StrategyPair(strategy, strategy)),
                 embedder=self,
                 turn_log=turn_log,
                 observer=self,
