@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import datetime
 from enum import Enum
 from functools import partial
 from typing import Any
@@ -43,12 +42,12 @@ class GatedStore(InMemoryStore):
         self.reading: list[asyncio.Future[None]] = []
         self.outcome = Outcome.DONE
 
-    async def load_records(self, scope: Scope, *, limit: int, now: datetime) -> Sequence[str | EmbeddedMemory] | None:
+    async def load_records(self, scope: Scope, *, limit: int) -> Sequence[str | EmbeddedMemory] | None:
         self.loads += 1
         await self._gate(self.reading)
         if self.refuses:
             raise StoreUnavailableError("refused")
-        rows = await super().load_records(scope, limit=limit, now=now)
+        rows = await super().load_records(scope, limit=limit)
         await self._gate(self.reading)
         return rows
 

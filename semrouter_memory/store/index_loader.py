@@ -12,13 +12,12 @@ any other when the request that needs the index has searched the store.
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from functools import partial
 from typing import Protocol
 
 from semrouter_memory.config import OwnerIndexConfig
 from semrouter_memory.errors import UnavailableError
-from semrouter_memory.model import ALWAYS, EmbeddedMemory, Scope
+from semrouter_memory.model import EmbeddedMemory, Scope
 from semrouter_memory.store.index_record import Label
 from semrouter_memory.store.owner_index import OwnerIndex, build_index
 from semrouter_memory.store.owner_versions import WriteAnnouncer
@@ -116,8 +115,8 @@ class RecordReader(Protocol):
     async def owners(self) -> Sequence[Scope]:
         """All who own memories, the one whose memories were changed last first; reads the whole collection."""
 
-    async def load_records(self, scope: Scope, *, limit: int, now: datetime) -> Sequence[str | EmbeddedMemory] | None:
-        """The records (`index_record`) of all of the owner's active memories, of every project, in no order; reads fresh.
+    async def load_records(self, scope: Scope, *, limit: int) -> Sequence[str | EmbeddedMemory] | None:
+        """The records (`index_record`) of all of the owner's memories that are not superseded, of every project, in no order; reads fresh.
 
         Every write and deletion that was acknowledged before the call is heeded. A row without a record of this version is given
         whole.
@@ -231,8 +230,7 @@ class IndexLoader:
             # What is done is read with the rest.
             load.writes[:] = [write for write in load.writes if write.after is None]
         read_at = asyncio.get_running_loop().time()
-        # Those that have expired, too: the clock may be wrong now, and those who ask name the time.
-        records = await self._reader.load_records(scope, limit=limit, now=ALWAYS.start)
+        records = await self._reader.load_records(scope, limit=limit)
         if records is None:
             return None
         chars = sum(

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import uuid
 from collections.abc import AsyncIterator, Sequence
-from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -31,9 +30,9 @@ class CountingStore(MilvusStore):
 
     loads = 0
 
-    async def load_records(self, scope: Scope, *, limit: int, now: datetime) -> Sequence[str | EmbeddedMemory] | None:
+    async def load_records(self, scope: Scope, *, limit: int) -> Sequence[str | EmbeddedMemory] | None:
         self.loads += 1
-        return await super().load_records(scope, limit=limit, now=now)
+        return await super().load_records(scope, limit=limit)
 
 
 @pytest.fixture

@@ -320,7 +320,7 @@ async def test_a_long_memory_leaves_no_passage_behind(pair: Pair) -> None:
     assert await pair.near.adapters.store.delete(Scope("mallory"), [another.id]) == 0
     assert await service.forget_all(ALICE, Reach.ALL) == 2
     assert await told(BOAT) == ""
-    assert await pair.near.adapters.store.load_records(ALICE, limit=1_000, now=NOW) == []
+    assert await pair.near.adapters.store.load_records(ALICE, limit=1_000) == []
 
 
 async def _all(recalled: Recalling) -> list[Memory]:

@@ -819,21 +819,33 @@ async def test_pages_reach_beyond_what_milvus_gives_in_one_answer(store: Store, 
 # -- an owner's rows ---------------------------------------------------------------------------------------------------
 
 
-async def test_an_owner_is_read_with_every_active_memory_and_its_vector(store: Store, user: Scope) -> None:
-    """Of every project, as it was written; no history, nothing expired, nothing of others; from within any project."""
+@pytest.fixture
+def unrecorded(store: Store, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """The store, which makes and reads no records: its rows are read whole."""
+    monkeypatch.setattr(store, "_record_format", None)
+    return store
+
+
+async def _whole(store: Store, user: Scope, *, limit: int) -> list[EmbeddedMemory] | None:
+    rows = await store.load_records(user, limit=limit)
+    return None if rows is None else [row for row in rows if isinstance(row, EmbeddedMemory)]
+
+
+async def test_an_owner_is_read_with_every_active_memory_and_its_vector(unrecorded: Store, user: Scope) -> None:
+    """Of every project, as it was written; no history, nothing of others; from within any project, whatever the time is."""
     active = [
         memory(user, "mem_own", metadata={"deep": [1, "é"]}),
         memory(replace(user, project_id="a"), "mem_a", kind=MemoryType.EPISODIC),
         memory(replace(user, project_id='b"\\'), 'mem"b', expires_at=NOW + timedelta(microseconds=1)),
+        memory(user, "mem_expired", expires_at=NOW),
     ]
     await write(
-        store,
+        unrecorded,
         memory(user, "mem_superseded", superseded_at=NOW + timedelta(days=1)),
-        memory(user, "mem_expired", expires_at=NOW),
         memory(Scope(f"{user.owner_id}-other"), "mem_theirs"),
     )
-    await store.upsert(user, [embedded(one, number) for number, one in enumerate(active)])
-    loaded = await store.load_owner(replace(user, project_id="c"), limit=3, now=NOW)
+    await unrecorded.upsert(user, [embedded(one, number) for number, one in enumerate(active)])
+    loaded = await _whole(unrecorded, replace(user, project_id="c"), limit=4)
     assert loaded is not None
     assert {one.memory.id: one.memory for one in loaded} == {one.id: one for one in active}
     vectors = {one.memory.id: one.vector for one in loaded}
@@ -842,37 +854,38 @@ async def test_an_owner_is_read_with_every_active_memory_and_its_vector(store: S
         assert np.array_equal(vectors[one.id], vector(number))
 
 
-async def test_reading_an_owner_sees_every_acknowledged_write_and_deletion(store: Store, user: Scope) -> None:
-    assert await store.load_owner(user, limit=5, now=NOW) == []
+async def test_reading_an_owner_sees_every_acknowledged_write_and_deletion(unrecorded: Store, user: Scope) -> None:
+    assert await _whole(unrecorded, user, limit=5) == []
     for n in range(3):
-        await write(store, memory(user, f"mem_{n}"))
-        assert {one.memory.id for one in await store.load_owner(user, limit=5, now=NOW) or ()} == {"mem_0", f"mem_{n}"}
-        await store.delete(user, [f"mem_{n}"] if n else [])
+        await write(unrecorded, memory(user, f"mem_{n}"))
+        found = await _whole(unrecorded, user, limit=5)
+        assert {one.memory.id for one in found or ()} == {"mem_0", f"mem_{n}"}
+        await unrecorded.delete(user, [f"mem_{n}"] if n else [])
 
 
 @pytest.mark.parametrize("count", [1, 3, 8, 10, 25])
 async def test_an_owner_is_read_whole_or_not_at_all(
-    store: Store, user: Scope, count: int, monkeypatch: pytest.MonkeyPatch
+    unrecorded: Store, user: Scope, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where it takes several answers, or exactly one."""
     for name, value in (("OWNER_BATCH", 8), ("SCAN_BATCH", 10)):
         monkeypatch.setattr(memory_collection, name, value)
-    await store.upsert(user, [embedded(memory(user, f"mem_{n}"), n) for n in range(count)])
+    await unrecorded.upsert(user, [embedded(memory(user, f"mem_{n}"), n) for n in range(count)])
     for limit in (count, count + 1, 100_000):
-        loaded = await store.load_owner(user, limit=limit, now=NOW)
+        loaded = await _whole(unrecorded, user, limit=limit)
         assert {one.memory.id for one in loaded or ()} == {f"mem_{n}" for n in range(count)}
     for limit in (count - 1, count // 2, 0):
-        assert await store.load_owner(user, limit=limit, now=NOW) is None
+        assert await _whole(unrecorded, user, limit=limit) is None
 
 
 @pytest.mark.parametrize(("limit", "exceeds"), [(49, True), (50, False), (51, False)])
 async def test_vectors_of_too_many_memories_are_not_read(
-    store: Store, user: Scope, limit: int, exceeds: bool, monkeypatch: pytest.MonkeyPatch
+    unrecorded: Store, user: Scope, limit: int, exceeds: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where even their keys take several answers."""
-    for name, value in (("WINDOW", 20), ("OWNER_BATCH", 10), ("SCAN_BATCH", 10)):
+    for name, value in (("WINDOW", 20), ("OWNER_BATCH", 10), ("SCAN_BATCH", 10), ("RECORD_BATCH", 10)):
         monkeypatch.setattr(memory_collection, name, value)
-    await store.upsert(user, [embedded(memory(user, f"mem_{n:02}"), n) for n in range(50)])
+    await unrecorded.upsert(user, [embedded(memory(user, f"mem_{n:02}"), n) for n in range(50)])
     read, query = 0, MilvusStore._query
 
     async def counting(self: MilvusStore, selection: Selection, columns: Sequence[str], **more: Any) -> list[Row]:
@@ -882,34 +895,39 @@ async def test_vectors_of_too_many_memories_are_not_read(
         return rows
 
     monkeypatch.setattr(MilvusStore, "_query", counting)
-    loaded = await store.load_owner(user, limit=limit, now=NOW)
+    loaded = await _whole(unrecorded, user, limit=limit)
     assert (loaded is None) is exceeds
-    if isinstance(store, MilvusStore):
-        assert read == (10 if exceeds else 50)
+    if isinstance(unrecorded, MilvusStore):
+        assert read == (0 if exceeds else 50)
 
 
 @pytest.mark.parametrize("count", [0, 3, RECORD_BATCH, RECORD_BATCH + 1])
-async def test_an_owners_index_is_read_whole_or_not_at_all(store: Store, user: Scope, count: int) -> None:
+async def test_an_owners_index_is_read_whole_or_not_at_all(
+    store: Store, user: Scope, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The same as the rows make, of what is active and can be found; also where it takes several answers, or exactly one."""
     memories = [memory(replace(user, project_id=f"p{n % 3}"), f"mem_{n}", content=f"number {n}") for n in range(count)]
     await store.upsert(user, [embedded(each, n % 50) for n, each in enumerate(memories)])
     await write(
         store,
         memory(user, "mem_superseded", superseded_at=NOW),
-        memory(user, "mem_expired", expires_at=NOW),
         memory(Scope(f"{user.owner_id}-other"), "mem_theirs"),
     )
     for limit in (count, 100_000):
-        rows, records = [await load(user, limit=limit, now=NOW) for load in (store.load_owner, store.load_records)]
+        records = await store.load_records(user, limit=limit)
+        with monkeypatch.context() as without_records:
+            without_records.setattr(store, "_record_format", None)
+            rows = await _whole(store, user, limit=limit)
         assert rows is not None
         assert records is not None
+        assert all(isinstance(record, str) for record in records)
         index, built = build_index(user.owner, records), build_index(user.owner, rows)
         assert index.rows == built.rows
         assert len(index) == count
         assert np.array_equal(index.vectors, built.vectors)
-    assert count == 0 or await store.load_records(user, limit=count - 1, now=NOW) is None
+    assert count == 0 or await store.load_records(user, limit=count - 1) is None
     await store.delete(user, [each.id for each in memories[1:]])
-    assert len(await store.load_records(user, limit=5, now=NOW) or ()) == min(count, 1)
+    assert len(await store.load_records(user, limit=5) or ()) == min(count, 1)
 
 
 # -- history -----------------------------------------------------------------------------------------------------------
@@ -1010,36 +1028,38 @@ async def test_compacting_changes_nothing_that_is_there(store: Store, user: Scop
     assert await found(store, user) == await listed(store, user) == {"stays", "comes"}
 
 
-async def test_a_long_memory_is_searched_by_its_passages_and_read_whole(store: Store, user: Scope) -> None:
+async def test_a_long_memory_is_searched_by_its_passages_and_read_whole(unrecorded: Store, user: Scope) -> None:
     whole = replace(memory(user, "long", content="all of it"), metadata={PASSAGE_COUNT: 2})
     passages = [replace(whole, content=text, passage=number) for number, text in enumerate(("begins", "ends"), 1)]
     other = memory(user, "other", content="something else")
     rows = [embedded(each, at) for at, each in enumerate((*passages, whole, other))]
-    await store.upsert(user, rows)
+    await unrecorded.upsert(user, rows)
 
     def shown(memories: Sequence[Memory]) -> set[tuple[str, int, str]]:
         return {(each.id, each.passage, each.content) for each in memories}
 
     found = {("long", 1, "begins"), ("long", 2, "ends"), ("other", 0, "something else")}
     for types in (None, frozenset({whole.type})):
-        hits = await store.search(recallable(user, types=types), vector(0), limit=10, fresh=True)
+        hits = await unrecorded.search(recallable(user, types=types), vector(0), limit=10, fresh=True)
         assert shown([hit.memory for hit in hits]) == found
-    assert shown([row.memory for row in await store.load_owner(user, limit=10, now=NOW) or ()]) == found
+    assert shown([row.memory for row in await _whole(unrecorded, user, limit=10) or ()]) == found
     listed = {("long", 0, "all of it"), ("other", 0, "something else")}
-    assert shown((await store.page(Criteria(user, active_at=NOW), limit=10)).memories) == listed
-    assert shown([each async for batch in store.scan() for each in batch if each.scope.owner == user.owner]) == listed
-    assert (await store.get(user, "long"), await store.count(user)) == (whole, 2)
+    assert shown((await unrecorded.page(Criteria(user, active_at=NOW), limit=10)).memories) == listed
+    assert (
+        shown([each async for batch in unrecorded.scan() for each in batch if each.scope.owner == user.owner]) == listed
+    )
+    assert (await unrecorded.get(user, "long"), await unrecorded.count(user)) == (whole, 2)
 
     later = replace(whole, superseded_at=NOW, superseded_by="other")
-    await store.upsert(
+    await unrecorded.upsert(
         user, [embedded(replace(later, content=each.content, passage=each.passage)) for each in passages]
     )
-    await store.upsert(user, [embedded(later)])
-    assert await store.predecessors(user, ["other"]) == [later]
-    assert await store.delete(user, ["long"]) == 1
-    assert shown([row.memory for row in await store.load_owner(user, limit=10, now=NOW) or ()]) == {
+    await unrecorded.upsert(user, [embedded(later)])
+    assert await unrecorded.predecessors(user, ["other"]) == [later]
+    assert await unrecorded.delete(user, ["long"]) == 1
+    assert shown([row.memory for row in await _whole(unrecorded, user, limit=10) or ()]) == {
         ("other", 0, "something else")
     }
-    await store.upsert(user, rows)
-    assert await store.delete_all(user, Reach.ALL) == 2
-    assert await store.load_owner(user, limit=10, now=NOW) == []
+    await unrecorded.upsert(user, rows)
+    assert await unrecorded.delete_all(user, Reach.ALL) == 2
+    assert await _whole(unrecorded, user, limit=10) == []

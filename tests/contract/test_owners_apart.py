@@ -29,6 +29,7 @@ from semrouter_memory.ports import StateStore
 from semrouter_memory.state.local import InProcessOwnerLocks, InProcessOwnerVersions
 from semrouter_memory.store.in_memory import InMemoryStore
 from semrouter_memory.store.milvus import MilvusStore
+from semrouter_memory.store.owner_index import build_index
 from semrouter_memory.store.owner_versions import OwnerVersions
 from tests.contract.look_alikes import PAIRS
 from tests.contract.turn_logs import LEASE, START, WholeTurnLog, a_turn, append, claimed
@@ -107,8 +108,9 @@ def _own(scope: Scope) -> list[EmbeddedMemory]:
 
 async def _everything(store: Stored, scope: Scope) -> list[Memory]:
     """What every way of reading shows of an owner's memories."""
-    loaded = await store.load_owner(scope, limit=10, now=NOW)
-    assert loaded is not None
+    records = await store.load_records(scope, limit=10)
+    assert records is not None
+    loaded = build_index(scope.owner, records)
     hits = await store.search(recallable(scope), vector(0), limit=10, fresh=True, text="trip budget")
     near = await store.search_index(recallable(scope), vector(0), limit=10, fresh=True, text="trip budget", pinned=True)
     found = [*(hit.memory for hit in hits), *map(near.memory, range(len(near)))]
@@ -119,7 +121,7 @@ async def _everything(store: Stored, scope: Scope) -> list[Memory]:
     named = [await store.get(scope, each) for each in ("mem_old", "mem_shared")]
     return [
         *(await store.page(Criteria(scope), limit=10)).memories,
-        *(one.memory for one in loaded),
+        *map(loaded.memory, range(len(loaded))),
         *found,
         *(one for one in named if one is not None),
         *await store.predecessors(scope, ["mem_shared"]),

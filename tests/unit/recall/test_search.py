@@ -69,10 +69,10 @@ class OutwardStore(GatedStore):
             raise StoreUnavailableError("away")
         return await super().search_index(criteria, vector, **arguments)
 
-    async def load_records(self, scope: Scope, *, limit: int, now: datetime) -> Sequence[str | EmbeddedMemory] | None:
+    async def load_records(self, scope: Scope, *, limit: int) -> Sequence[str | EmbeddedMemory] | None:
         if self.away:
             raise StoreUnavailableError("away")
-        return await super().load_records(scope, limit=limit, now=now)
+        return await super().load_records(scope, limit=limit)
 
     async def page(self, criteria: Criteria, **arguments: Any) -> Page:
         if self.away:

@@ -97,7 +97,7 @@ async def test_from_the_first_row_without_a_current_record_on_rows_are_read_whol
         row = store._rows.by_key[schema.primary_key(ALICE, f"mem_{at:02}")]
         row["record"] = "" if at % 2 else row["record"].replace("v1", "v2", 1)
     for limit in (19, 20):
-        found = await store.load_records(ALICE, limit=limit, now=NOW)
+        found = await store.load_records(ALICE, limit=limit)
         assert (found is None) is (limit < len(rows))
     assert found is not None
     assert [isinstance(each, str) for each in found] == [at < min(stale, default=20) for at in range(20)]
@@ -123,5 +123,5 @@ async def test_of_an_owner_with_too_many_memories_no_more_is_read_than_shows_it(
         return await select(*arguments, limit=limit, **options)
 
     monkeypatch.setattr(store._rows, "select", counted)
-    assert await store.load_records(ALICE, limit=19, now=NOW) is None
+    assert await store.load_records(ALICE, limit=19) is None
     assert read == [5] * pages
