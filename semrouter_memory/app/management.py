@@ -7,10 +7,9 @@ from contextlib import AsyncExitStack
 from datetime import timedelta
 from functools import partial
 
-from semrouter_memory.app.pipelines import Pipelines, knowledge_service
+from semrouter_memory.app.pipelines import Pipelines
 from semrouter_memory.config import Config, secret
 from semrouter_memory.errors import ConfigurationError, InputFileError
-from semrouter_memory.knowledge.service import KnowledgeService
 from semrouter_memory.manage.access import Access
 from semrouter_memory.manage.backup import write_backup
 from semrouter_memory.manage.explaining import Explainer
@@ -35,7 +34,7 @@ async def serve_management(
     on_exit: AsyncExitStack,
 ) -> None:
     """Open both ports. Raises: ConfigurationError: a port or the operator's token that cannot be had."""
-    management, knowledge = config.management, knowledge_service(config.memory.knowledge, pipelines.adapters)
+    management = config.management
     access = Access(
         service=MemoryService(
             pipelines.adapters,
@@ -50,8 +49,8 @@ async def serve_management(
             explainer=explainer,
         ),
         identity=config.memory.identity,
-        knowledge=knowledge,
-        reflector=_reflector(config, pipelines, knowledge),
+        knowledge=pipelines.knowledge,
+        reflector=_reflector(config, pipelines),
     )
     secret_header = config.server.secret_header
     users = create_user_api(access, config=management, shared_secret=shared_secret, secret_header=secret_header)
@@ -69,12 +68,12 @@ async def serve_management(
     on_exit.push_async_callback((await serve_http(operator, management.operator_listen)).stop)
 
 
-def _reflector(config: Config, pipelines: Pipelines, knowledge: KnowledgeService) -> Reflector:
+def _reflector(config: Config, pipelines: Pipelines) -> Reflector:
     memory = config.memory
     return Reflector(
         backends=pipelines.adapters,
         searcher=pipelines.search,
-        knowledge=knowledge if memory.knowledge.limit else None,
+        knowledge=pipelines.knowledge if memory.knowledge.limit else None,
         model=pipelines.models.reflecting,
         config=memory.reflection,
         threshold=memory.default_similarity_threshold,

@@ -1,6 +1,6 @@
 """The pipelines of an installation, made of its adapters, its models and their sections of the configuration."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
@@ -57,6 +57,10 @@ class Pipelines:
         return DeletionService(self.adapters, documents=self.adapters.documents)
 
     @cached_property
+    def knowledge(self) -> KnowledgeService:
+        return knowledge_service(self.memory.knowledge, self.adapters)
+
+    @cached_property
     def journal(self) -> RecallJournal:
         return RecallJournal(
             state=self.adapters.state,
@@ -77,13 +81,8 @@ class Pipelines:
             deletion=self.deletion,
             config=config,
             insights=self._insights(),
-            finish_removals=self._finish_removals(),
+            finish_removals=self.knowledge.finish_removals if self.adapters.documents is not None else None,
         )
-
-    def _finish_removals(self) -> Callable[[], Awaitable[None]] | None:
-        if self.adapters.documents is None:
-            return None
-        return knowledge_service(self.memory.knowledge, self.adapters).finish_removals
 
     def _insights(self) -> InsightWriter | None:
         config, model = self.memory.maintenance, self.models.reflecting

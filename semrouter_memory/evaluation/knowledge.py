@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from semrouter_memory.app.adapters import Adapters
-from semrouter_memory.app.pipelines import Pipelines, knowledge_service
+from semrouter_memory.app.pipelines import Pipelines
 from semrouter_memory.config import MemoryConfig
 from semrouter_memory.errors import ConfigurationError
 from semrouter_memory.evaluation.running import EvalOptions, play_files, share, table_of, tracked
@@ -78,19 +78,19 @@ async def evaluate(options: EvalOptions) -> None:
 
 async def _play(name: str, lines: Sequence[Paragraph], pipelines: Pipelines) -> KnowledgeRun:
     config, adapters, measured = pipelines.memory, pipelines.adapters, KnowledgeRun()
-    await _add(lines, config, adapters, measured)
+    await _add(lines, pipelines, measured)
     for line in tracked(lines, name, total=len(lines)):
         for question in line.questions:
             await _ask(question, line, config, adapters, measured)
     return measured
 
 
-async def _add(lines: Sequence[Paragraph], config: MemoryConfig, adapters: Adapters, measured: KnowledgeRun) -> None:
+async def _add(lines: Sequence[Paragraph], pipelines: Pipelines, measured: KnowledgeRun) -> None:
     documents: dict[str, list[str]] = {}
     for line in lines:
         if line.text:
             documents.setdefault(line.title, []).append(line.text)
-    service = knowledge_service(config.knowledge, adapters)
+    service = pipelines.knowledge
     texts: list[str] = []
     for number, (title, paragraphs) in enumerate(documents.items()):
         upload = Upload(source=f"{number}.txt", data="\n\n".join(paragraphs).encode(), title=title)
@@ -101,7 +101,7 @@ async def _add(lines: Sequence[Paragraph], config: MemoryConfig, adapters: Adapt
         texts += map(embedded_text, passages)
     began = time.perf_counter()
     # Other texts of the same length: the embedder remembers those that it read last.
-    await adapters.embedder.embed_passages([f"{text}." for text in texts])
+    await pipelines.adapters.embedder.embed_passages([f"{text}." for text in texts])
     measured.embed_seconds = time.perf_counter() - began
     measured.passages = len(texts)
 
