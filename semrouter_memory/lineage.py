@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from semrouter_memory.language.scripts import CJK, WORD_START
-from semrouter_memory.language.words import content_words
+from semrouter_memory.language.words import beginning, content_words
 from semrouter_memory.model import DERIVED_FROM, Criteria, LoggedTurn, Memory, Scope
 from semrouter_memory.ports import MemoryReader, TurnLog
 
@@ -19,10 +19,6 @@ _PAGE = 500
 _TURNS_PAGE = 200
 _PARAPHRASE = 0.75
 """Share of a memory's words that a turn must contain to count as a paraphrase of it."""
-_STEM = 5
-_MIN_STEM = 3
-_ENDING = 2
-"""Letters in which forms of a word differ."""
 
 
 # -- one owner's memories ----------------------------------------------------------------------------------------------
@@ -254,7 +250,7 @@ class _Stem:
     @classmethod
     def of(cls, word: str) -> "_Stem":
         is_number = word[0].isdigit()
-        stem = word if is_number else word[: max(_MIN_STEM, min(_STEM, len(word) - _ENDING))]
+        stem = word if is_number else beginning(word)
         before, behind = (r"(?<!\d[.,])", r"(?![.,]?\d)") if is_number else ("", "")
         place = None if CJK.match(word) else re.compile(f"{WORD_START}{before}{re.escape(stem)}{behind}")
         return cls(stem, place)

@@ -43,6 +43,8 @@ _CJK_FUNCTION_WORDS = re.compile(
     "好不没无]"
 )
 _MIN_CJK_CONTENT = 2
+_BEGINNING, _MIN_BEGINNING, _ENDING = 5, 3, 2
+"""Letters: of a word's beginning at most and at least, and those in which its forms differ."""
 
 
 def words(text: str) -> list[str]:
@@ -73,7 +75,12 @@ def content_spans(word: str) -> list[tuple[int, int]]:
 
 
 def _runs(word: str) -> list[str]:
-    return [part for part in _CJK_FUNCTION_WORDS.split(word) if part]
+    return [word[first:last] for first, last in content_spans(word)]
+
+
+def beginning(word: str) -> str:
+    """What its other forms are likely to begin with, too."""
+    return word[: max(_MIN_BEGINNING, min(_BEGINNING, len(word) - _ENDING))]
 
 
 _TOKEN_LETTER = rf"[^\W\d_{CJK_RANGE}]"

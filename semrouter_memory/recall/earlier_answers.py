@@ -14,7 +14,7 @@ from string import punctuation
 from semrouter_memory.language.phrases import phrases
 from semrouter_memory.language.scripts import CJK, one_line
 from semrouter_memory.language.sentences import sentences
-from semrouter_memory.language.words import content_words, tokens
+from semrouter_memory.language.words import beginning, content_words, tokens
 from semrouter_memory.model import EarlierAnswer, LoggedTurn, RecallRequest, Role, TurnState
 from semrouter_memory.ports import Tombstones, TurnLog
 from semrouter_memory.recall.query import Query
@@ -30,8 +30,6 @@ _TOLD = 0.4
 _ASKED_CHARS = 160
 _PIECE_CHARS = 320
 """A longer line is taken apart into sentences."""
-_STEM, _MIN_STEM, _ENDING = 5, 3, 2
-"""Words are compared by their beginnings."""
 _BLANKED = str.maketrans(dict.fromkeys(f"{punctuation}\n\t“”‘’", " "))
 
 
@@ -132,7 +130,7 @@ def _stems(asked: str) -> tuple[str, ...]:
 def _stem(word: str) -> str:
     if CJK.match(word):
         return word
-    return f" {word}" if word[0].isdigit() else f" {word[: max(_MIN_STEM, min(_STEM, len(word) - _ENDING))]}"
+    return f" {word if word[0].isdigit() else beginning(word)}"
 
 
 def _searchable(text: str) -> str:
