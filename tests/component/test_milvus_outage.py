@@ -24,8 +24,6 @@ ALICE = Scope("alice")
 CONNECT_SECONDS = 5.0
 DEADLINE_SECONDS = 0.05
 """What recall gives a search."""
-SLACK_SECONDS = 4.5
-"""A busy machine is late by less; what waits for the server takes the five seconds of a connection or of a call."""
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +77,7 @@ async def test_a_server_that_starts_late_is_found(own_server: MilvusServer, obse
     """Starting without it is no error; calls fail at once until it is there, and nothing is restarted."""
     began = time.monotonic()
     async with opened(own_server, observer) as store:
-        assert time.monotonic() - began < SLACK_SECONDS
+        assert time.monotonic() - began < 4
         assert not store.available
         fails_at_once(store.get(ALICE, "mem_1"))
         fails_at_once(store.upsert(ALICE, [embedded(memory(ALICE))]))
@@ -102,13 +100,13 @@ async def test_a_server_that_hangs_costs_no_one_more_than_their_deadline(
                 began = time.monotonic()
                 with pytest.raises(TimeoutError):
                     await recalled(store)
-                assert time.monotonic() - began < DEADLINE_SECONDS + SLACK_SECONDS
+                assert time.monotonic() - began < DEADLINE_SECONDS + 1
             ticks = asyncio.create_task(longest_tick())
-            await becomes(store, available=False, within=PROBE_SECONDS + SLACK_SECONDS)
+            await becomes(store, available=False, within=PROBE_SECONDS + 1)
             for _ in range(200):
                 fails_at_once(store.search(recallable(ALICE), vector(0), limit=5))
             ticks.cancel()
-            assert await ticks < SLACK_SECONDS
+            assert await ticks < 1
             assert len(asyncio.all_tasks()) <= before + 3
         finally:
             own_server.resume()
@@ -131,7 +129,7 @@ async def test_background_calls_end_in_their_time_when_the_server_hangs(
                 store.delete_all(ALICE, Reach.ALL),
                 return_exceptions=True,
             )
-            assert time.monotonic() - began < 1 + SLACK_SECONDS
+            assert time.monotonic() - began < 3
         finally:
             own_server.resume()
         assert [type(result) for result in results] == [StoreUnavailableError] * 4
@@ -144,7 +142,7 @@ async def test_a_store_starts_beside_a_server_that_hangs(own_server: MilvusServe
     try:
         began = time.monotonic()
         async with opened(own_server, observer) as store:
-            assert time.monotonic() - began < CONNECT_SECONDS + SLACK_SECONDS
+            assert time.monotonic() - began < 10
             assert not store.available
             own_server.resume()
             await becomes(store, available=True, within=60)
@@ -160,7 +158,7 @@ async def test_closing_does_not_wait_for_a_server_that_hangs(own_server: MilvusS
             await asyncio.sleep(0.05)
             began = time.monotonic()
             await store.close()
-            assert time.monotonic() - began < SLACK_SECONDS
+            assert time.monotonic() - began < 4
             with pytest.raises(StoreUnavailableError):
                 await search
         finally:
@@ -177,7 +175,7 @@ async def test_a_server_that_dies_is_unavailable_and_nothing_else(
         for _ in range(20):
             with pytest.raises((StoreUnavailableError, TimeoutError)):
                 await recalled(store)
-        await becomes(store, available=False, within=PROBE_SECONDS + SLACK_SECONDS)
+        await becomes(store, available=False, within=PROBE_SECONDS + 1)
     assert [available for available, _ in observer.states] == [True, False]
 
 

@@ -119,4 +119,4 @@ def test_an_answer_of_empty_lines_takes_no_time() -> None:
     began = time.perf_counter()
     assert checked_answer(f"Your budget{' ' * 100_000}is $10,000 [1].", SOURCES).refused == UNUSABLE
     assert cited(f"Anna{' ' * 100_000}[2]") == (2,)
-    assert time.perf_counter() - began < 30
+    assert time.perf_counter() - began < 2
