@@ -39,7 +39,7 @@ OTHERS = [
 _WITHIN_SECONDS = 60
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.01, 0.1
 """What is to happen in the background is mostly a matter of milliseconds."""
-_UNHURRIED = {"deadline_ms": 4000, "forget_deadline_ms": 4000}
+UNHURRIED = {"deadline_ms": 4000, "forget_deadline_ms": 4000}
 """Of recall, unless a test says otherwise: what is not about time must not fail on a machine that is busy."""
 _QUICK = {"memory": {"retain": {"tick_seconds": 0.1}}}
 T = TypeVar("T")
@@ -180,7 +180,7 @@ async def installed(
 
 def _unhurried(config: dict[str, Any]) -> dict[str, Any]:
     memory = config.get("memory", {})
-    return config | {"memory": memory | {"recall": _UNHURRIED | memory.get("recall", {})}}
+    return config | {"memory": memory | {"recall": UNHURRIED | memory.get("recall", {})}}
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

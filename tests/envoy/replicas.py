@@ -20,14 +20,12 @@ from tests.milvus_server import MilvusServer
 from tests.redis_server import RedisServer
 from tests.stand_in import MisbehavingLlm, misbehaving_llm
 
-from .conftest import Installation, all_streams_ended, eventually, patient
+from .conftest import UNHURRIED, Installation, all_streams_ended, eventually, patient
 
 OPERATOR = "operator-token"
 LEASE_SECONDS = 3
 REDIS_TIMEOUT_SECONDS = 2.5
 SETTLED_SECONDS = 60
-UNHURRIED = {"deadline_ms": 4000, "forget_deadline_ms": 4000}
-"""Of recall: a busy machine is late, and what waits for a Redis that hangs takes longer than a request may here."""
 _PARTS = ("extracted", "empty", "dead_lettered", "deleted", "waiting")
 _PAGE = 200
 _SHOWN_CHARS = 6_000
