@@ -64,6 +64,7 @@ _MONTH_FRAMES = frozenset({"in", "by", "until", "since", "next"})
 _VERBS = frozenset({"may", "mar"})
 """Short for a month only behind such a word."""
 _MIN_PHONE, _MOST_PHONE_TOKENS, _NOON = 7, 32, 12
+_IN_PHONE = frozenset("()- ")
 _FIRST_WORDS = frozenset({*NUMBER_WORDS, *ORDINALS, *MONTH_NUMBERS, *_WEEKDAYS, *_CURRENCY_SIGNS})
 """The words, as opposed to figures and signs, with which a value may begin."""
 _HAN_NUMBER = re.compile(
@@ -329,12 +330,14 @@ class _Tokens(list[str]):
 
     def _phone(self, at: int) -> _Value | None:
         """At least seven digits, blanks, hyphens and brackets, a digit at the end."""
-        end = last = at + (self.word(at) == "+")
-        if self[at] in {"-", ")"}:
+        if not self[at].isdigit() and self[at] not in {"(", "+"}:
             return None
-        while end < at + _MOST_PHONE_TOKENS and (self.word(end).isdigit() or self.word(end) in {"(", ")", "-", " "}):
-            end += 1
-            last = end if self.word(end - 1).isdigit() else last
+        last = at + (self[at] == "+")
+        for end, token in enumerate(self[last : at + _MOST_PHONE_TOKENS], last + 1):
+            if token.isdigit():
+                last = end
+            elif token not in _IN_PHONE:
+                break
         text = "".join(self[at:last])
         joined = self.word(at - 1)[-1:].isalnum() or self.word(last)[:1].isalpha()
         if joined or len(text.lstrip("+(")) < _MIN_PHONE or not self._is_number(last):
