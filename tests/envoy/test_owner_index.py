@@ -32,6 +32,9 @@ ASKED = "What's my budget for the Hawaii trip?"
 SLOW_SECONDS = 3.0
 BACK_SECONDS = 90
 _BREAK_SECONDS = 0.02
+_SEARCHES, _STEP = "semrouter_memory_recall_step_seconds", '{step="search"}'
+_AT_HAND_SECONDS = 0.003
+"""A server's answer takes several times as long."""
 _AMOUNT = re.compile(r"\$[\d,]*\d")
 _amounts = (f"${number},000" for number in itertools.count(10))
 _numbers = itertools.count(1)
@@ -87,6 +90,24 @@ async def both_recall(on: Pair, user: str, *amounts: str) -> None:
 
     for number in (1, 0):
         await promptly(partial(recalls, number), within=SLOW_SECONDS)
+
+
+async def both_have_at_hand(on: Pair, user: str) -> None:
+    """Wait until the next recall of either looks at the user's memories in the process, and asks no store."""
+
+    async def at_hand(number: int) -> bool:
+        replica = on.replicas[number]
+        searches, seconds = [await replica.metric(f"{_SEARCHES}_{part}{_STEP}") for part in ("count", "sum")]
+
+        async def counted() -> bool:
+            return await replica.metric(f"{_SEARCHES}_count{_STEP}") > searches
+
+        await recalled(on, number, user)
+        await eventually(counted, "the search is not counted")
+        return await replica.metric(f"{_SEARCHES}_sum{_STEP}") - seconds < _AT_HAND_SECONDS
+
+    for number in range(2):
+        await eventually(partial(at_hand, number), f"replica {number} asks the store each time")
 
 
 async def request(on: Pair, number: int, user: str, method: str, path: str = "", **options: Any) -> httpx.Response:
@@ -286,6 +307,7 @@ async def test_an_active_user_is_answered_while_milvus_is_away_and_everybody_aft
     memory_id, amount = await stored(on, 0, active)
     _, colds = await stored(on, 0, cold)
     await both_recall(on, active, amount)
+    await both_have_at_hand(on, active)
     again = await ended(milvus)
     try:
         await both_recall(on, active, amount)
