@@ -220,6 +220,8 @@ async def test_a_write_that_is_cancelled_is_completed(tmp_path: Path) -> None:
             os.kill(lite, signal.SIGSTOP)
             writing = asyncio.create_task(store.upsert(ALICE, [version(ALICE, "mem_1", number)]))
             await eventually_open(tmp_path, 1)
+            # It is in the file before the write goes on, by the more the slower the machine is.
+            await asyncio.sleep(number * 0.05)
             writing.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await writing

@@ -8,11 +8,13 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.message_readers import CHARS, READERS, RUNS
 
 MOST_CPU_SECONDS = 0.6
 """Of one reader on one text, on a machine that is busy; 16,000 blanks took 1.2 s and more while one pattern was quadratic."""
-MOST_SECONDS = 120
+MOST_SECONDS = 600
 """Of all together; a pattern that does not end is killed then."""
 FRAMES = ("{}", "I live in{}Rome", "{}", "my password is{}x1", "    {}", "remember:{}", "{}", "“{}", "User's{}")
 
@@ -33,6 +35,7 @@ def measure() -> None:
             sys.stdout.write(f"{time.process_time() - began:.3f}\n")
 
 
+@pytest.mark.timeout(MOST_SECONDS + 10)
 def test_no_run_of_characters_takes_a_reader_long() -> None:
     done = subprocess.run(
         [sys.executable, "-c", "from tests.property.test_reading_time import measure; measure()"],

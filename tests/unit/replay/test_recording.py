@@ -254,8 +254,10 @@ def test_one_file_for_each_exchange(tmp_path: Path) -> None:
     assert sorted(tmp_path.iterdir()) == paths
 
 
-async def test_a_recording_reads_back_as_it_was_seen(tmp_path: Path) -> None:
+async def test_a_recording_reads_back_as_it_was_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the port to the file, through the process that renders; a directory of another format beside it."""
+    # That process has the lowest priority, and must start before it ends.
+    monkeypatch.setattr("semrouter_memory.replay.recordings._STOP_SECONDS", 120)
     recordings = Recordings(
         RecordingConfig(enabled=True, format="protobuf"),
         directory=tmp_path / "made",
