@@ -15,6 +15,7 @@ from semrouter_memory.config import Config, OwnerIndexConfig
 from semrouter_memory.evaluation.running import FailureRecorder, clock_of, exact_store, played_pipelines
 from semrouter_memory.exchange.policy import RouteSettings, policy_for
 from semrouter_memory.exchange.turns import ExchangeSettings
+from semrouter_memory.language.third_person import embedded_text
 from semrouter_memory.manage.explaining import Explainer
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.model import (
@@ -64,7 +65,7 @@ class Recalling:
         )
 
     async def write(self, scope: Scope, memories: Sequence[Memory]) -> None:
-        vectors = await self.adapters.embedder.embed_passages([each.content for each in memories])
+        vectors = await self.adapters.embedder.embed_passages([embedded_text(each) for each in memories])
         rows = [EmbeddedMemory(each, vector) for each, vector in zip(memories, vectors, strict=True)]
         await self.adapters.writer.upsert(scope, rows)
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from semrouter_memory.config import loading
-from training import documents, fitting, keep, relation, relevance, steering
+from training import documents, fitting, keep, meant, relation, relevance, steering
 from training.fitting import write
 
 
@@ -30,6 +30,8 @@ def _of_similarities() -> None:
     write("wants", wants)
     write("relevance", relevant)
     write("passages", documents.model())
+    # Last: it sees the relevance that was just fitted.
+    write("meant", meant.model())
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ _STRENGTH = 0.4
 _FEWEST = 3
 _COSINES = (0.2, 0.6, 1.0)
 _FIRST = 5
-_SCOPE = Scope("training")
+SCOPE = Scope("training")
 _OTHERS = 10
 _EVERY = 3
 """Every so many requests are asked a second time, of an owner who has the memories of so many others as well: how sure a
@@ -139,7 +139,7 @@ def cases(*, held_out: bool = False) -> tuple[list[Case], Prototypes]:
 async def _cases(people: Sequence[Mapping[str, Any]]) -> tuple[list[Case], Prototypes]:
     embedder = fitting.embedder()
     known, common = await embed_prototypes(embedder), _common()
-    remembered = [await _remembered(embedder, person) for person in people]
+    remembered = [await embedded_memories(embedder, person) for person in people]
     cases_of_all = []
     for place, person in enumerate(people):
         alike = [each for each, other in enumerate(people) if other["language"] == person["language"]]
@@ -154,7 +154,7 @@ async def _cases(people: Sequence[Mapping[str, Any]]) -> tuple[list[Case], Proto
     return cases_of_all, known
 
 
-async def _remembered(embedder: OnnxEmbedder, person: Mapping[str, Any]) -> list[EmbeddedMemory]:
+async def embedded_memories(embedder: OnnxEmbedder, person: Mapping[str, Any]) -> list[EmbeddedMemory]:
     memories = [_memory(person["person"], each) for each in person["memories"]]
     vectors = await embedder.embed_passages([embedded_text(memory) for memory in memories])
     return [EmbeddedMemory(*each) for each in zip(memories, vectors, strict=True)]
@@ -193,8 +193,8 @@ def _case(
     *,
     others: bool,
 ) -> Case:
-    index = build_index(_SCOPE.owner, remembered, label=categories_of)
-    candidates = CandidateFeatures.of(index, index.positions(Criteria(_SCOPE)), asked.features)
+    index = build_index(SCOPE.owner, remembered, label=categories_of)
+    candidates = CandidateFeatures.of(index, index.positions(Criteria(SCOPE)), asked.features)
     ids = [index.memory(position).id for position in range(len(index))]
     wanted = {f"{person} {each}" for each in request["wants"]}
     fine = {f"{person} {each}" for each in request.get("fine", ())}
@@ -215,7 +215,7 @@ def _memory(person: str, each: Mapping[str, Any]) -> Memory:
     at = _time(each["at"])
     return Memory(
         id=f"{person} {each['id']}",
-        scope=_SCOPE,
+        scope=SCOPE,
         type=MemoryType.SEMANTIC,
         content=each["text"],
         source="conversation",

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from semrouter_memory.language.phrases import phrases
+from semrouter_memory.language.sentences import sentences
 from semrouter_memory.learned import Multinomial
 from semrouter_memory.retain.steering import CUT, features
 from training.fitting import Example, fit, read
@@ -20,6 +21,12 @@ def examples(*, held_out: bool = False) -> list[Example]:
         for person in read("steering.jsonl", held_out=held_out)
         for each in person["sentences"]
     ]
+    told = [
+        (each["text"], each.get("label", "forget"), person["person"])
+        for person in read("orders.jsonl", held_out=held_out)
+        for each in (*person["orders"], *person["others"])
+        if len(sentences(each["text"])) == 1
+    ]
     ordinary = [
         (text, "remember" if label == "remember" else "none", person["person"])
         for person in read("sentences.jsonl", held_out=held_out)
@@ -31,7 +38,7 @@ def examples(*, held_out: bool = False) -> list[Example]:
         for person in read("requests.jsonl", held_out=held_out)
         for each in person["requests"]
     ]
-    listed, labelled = phrases("steering"), (*orders, *ordinary, *requests)
+    listed, labelled = phrases("steering"), (*orders, *told, *ordinary, *requests)
     return [Example(features(text), label, person) for text, label, person in labelled if listed.occur_in(text)]
 
 

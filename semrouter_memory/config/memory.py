@@ -140,10 +140,10 @@ class RecallConfig(Section):
         description="how long a user's last 50 recalls (time, reason, ids, scores; no text) are stored for `GET /v1/memory/receipts`; 0: none are",
     )
     forget_threshold: float = Field(
-        0.98,
+        0.85,
         ge=0.5,
         le=1,
-        description='relevance from which on a memory is deleted when the user says "forget what I told you about ..."; 1: none ever is',
+        description='probability from which on a memory is taken for what an order such as "forget what I told you about ..." means, and deleted; 1: none ever is',
     )
     forget_deadline_ms: int = Field(
         300,

@@ -1,9 +1,8 @@
 """Obeys what a user's message tells the memory: "forget what I told you about my salary", "that's not true any more".
 
-Strategy. What the order is about is searched as recall would, among the user's own memories, and only what is found above a high
-cut, with a word or a meaning in common, is deleted: to delete by mistake is worse than to miss. The tombstones are committed
-before the request goes on; the rest of the deletion is waited for so long and goes on behind the request. Nothing here can fail
-the request.
+Strategy. What the order names is searched as recall would, among the user's own memories, and what it means for sure (`meant`) is
+deleted: to delete by mistake is worse than to miss. The tombstones are committed before the request goes on; the rest of the
+deletion is waited for so long and goes on behind the request. Nothing here can fail the request.
 
 "That's not true any more" is about what the assistant has just said: the one memory that the question before finds, if the answer
 states it. "Forget everything about me" deletes nothing: the API does that, on purpose.
@@ -16,13 +15,12 @@ from datetime import datetime
 from cachetools import TTLCache
 
 from semrouter_memory.config import RecallConfig
+from semrouter_memory.deletion.meant import meant
 from semrouter_memory.deletion.service import DeletionService
 from semrouter_memory.errors import NotFoundError, UnavailableError
 from semrouter_memory.events import ExchangeFailed, WorkFailed
-from semrouter_memory.language.names import capitalised
-from semrouter_memory.language.scripts import APOSTROPHES, CJK
 from semrouter_memory.language.sentences import sentences
-from semrouter_memory.language.terms import shared_terms, terms
+from semrouter_memory.language.terms import terms
 from semrouter_memory.model import (
     ALWAYS,
     Criteria,
@@ -45,12 +43,8 @@ MAX_FORGOTTEN = 20
 """Memories that one message deletes at most."""
 _TYPES = frozenset({MemoryType.SEMANTIC, MemoryType.PROCEDURAL})
 """An episode goes with a memory that it may tell of, and not by itself."""
-_ALL_WORDS = 0.05
-"""By so much a memory with every word of what the order is about may be less relevant."""
-_LEAST_ALIKE = 0.7
-"""Part of the greatest similarity to the order that another memory has which is meant as well."""
-_ALIKE = 0.4
-"""Cosine from which on a memory without a word of the order may be what it is about."""
+_STATED = 0.93
+"""Relevance to the question before, from which on a memory may be what the answer stated."""
 _UNSTATED = 1 / 3
 """Share of a memory's terms that an answer need not state, if the question does not either."""
 _MAX_OBEYED, _OBEYED_SECONDS = 10_000, 600
@@ -127,29 +121,32 @@ class InWords:
 
     async def _meant(self, order: Command, request: RecallRequest, since: datetime) -> list[Memory]:
         """The memories that the order is about for sure, the surest first, of those written since then."""
-        if order.order is Order.FORGET:
-            return _about(order.subject, await self._found(order.subject, request, since))
         asked, answered = _just_said(request)
-        asked, stated = asked[: self._max_chars], sentences(answered[: self._max_chars])
-        found = [hit.memory for hit in await self._found(asked, request, since)]
-        return [each for each in found if _is_stated(each, asked, stated)][:1]
-
-    async def _found(self, text: str, request: RecallRequest, since: datetime) -> list[Hit]:
-        deleted = await self._turn_log.tombstones(request.scope)
-        if not text or deleted.paused_since is not None:
+        texts = [each.text for each in order.subjects] if order.order is Order.FORGET else [asked][: bool(asked)]
+        found = await self._found([each[: self._max_chars] for each in texts], request, since)
+        if self._threshold >= 1:
             return []
-        criteria = Criteria(request.scope, reach=Reach.RECALL, types=_TYPES)
-        hits = await self._search.search_fresh(criteria, text, limit=MAX_FORGOTTEN)
-        named = {*terms(text)}
-        sure = [hit for hit in hits[:MAX_FORGOTTEN] if self._is_sure(hit, named) and hit.memory.updated_at >= since]
-        return [hit for hit in sure if _is_own(hit.memory, request) and not deleted.covers(hit.memory)]
+        if order.order is Order.FORGET:
+            return meant(list(zip(order.subjects, found, strict=True)), self._threshold)[:MAX_FORGOTTEN]
+        stated = sentences(answered[: self._max_chars])
+        sure = (hit.memory for hits in found for hit in hits if hit.relevance >= _STATED)
+        return [each for each in sure if _is_stated(each, asked, stated)][:1]
 
-    def _is_sure(self, hit: Hit, named: set[str]) -> bool:
-        """Whether the memory is about what the order names, in these words."""
-        cut = self._threshold
-        if cut < 1 and named and named <= {*terms(hit.memory.content)}:
-            cut -= _ALL_WORDS
-        return hit.relevance >= cut
+    async def _found(self, texts: Sequence[str], request: RecallRequest, since: datetime) -> list[list[Hit]]:
+        """For each text what is found of the memories that this request may delete, those written since then."""
+        deleted = await self._turn_log.tombstones(request.scope)
+        if deleted.paused_since is not None:
+            return [[] for _ in texts]
+        criteria = Criteria(request.scope, reach=Reach.RECALL, types=_TYPES)
+        searches = (self._search.search_fresh(criteria, text, limit=MAX_FORGOTTEN) for text in texts)
+        return [
+            [
+                hit
+                for hit in hits[:MAX_FORGOTTEN]
+                if hit.memory.updated_at >= since and _is_own(hit.memory, request) and not deleted.covers(hit.memory)
+            ]
+            for hits in await asyncio.gather(*searches)
+        ]
 
     async def _delete(self, scope: Scope, memory_ids: Sequence[str], until: float) -> None:
         """Delete what is hidden with all its traces; what takes long goes on when the request does."""
@@ -194,27 +191,6 @@ def _is_stated(memory: Memory, asked: str, answered: Sequence[str]) -> bool:
         if not denies(sentence, memory.content) and not denies(memory.content, sentence):
             return True
     return False
-
-
-def _about(subject: str, hits: Sequence[Hit]) -> list[Memory]:
-    """The hits that are about the subject. Recall also finds what only stands near it, the more the fewer memories there are.
-
-    Where hits share a word with the subject, the others do not count; where none does, the surest counts if it is alike in meaning,
-    unless it or the subject is Chinese, for similarities tell little then. A hit is left out if it lacks a name of the subject, or
-    a word of "Leo's school", that another hit has.
-    """
-    in_words = [hit for hit in hits if any(len(each) > 1 for each in shared_terms(subject, hit.memory.searched))]
-    surest = [hit for hit in hits[:1] if hit.similarity >= _ALIKE and not CJK.search(f"{subject}{hit.memory.searched}")]
-    hits = in_words or surest
-    least = _LEAST_ALIKE * max((hit.similarity for hit in hits), default=0.0)
-    of_one = "'s " in subject.translate(APOSTROPHES)
-    names = {*terms(subject if of_one else " ".join(capitalised(subject)))}
-    named = [names & {*terms(hit.memory.searched)} for hit in hits]
-    return [
-        hit.memory
-        for hit, has in zip(hits, named, strict=True)
-        if hit.similarity >= least and not any(has < other for other in named)
-    ]
 
 
 def _is_own(memory: Memory, request: RecallRequest) -> bool:

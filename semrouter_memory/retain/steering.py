@@ -11,14 +11,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
+from itertools import islice
 
 from semrouter_memory.language.frames import unframed
 from semrouter_memory.language.own_text import MAX_READ_CHARS, typed_text
 from semrouter_memory.language.phrases import MARKS, after, entries, phrases, words_of
 from semrouter_memory.language.sentences import asks, sentences
-from semrouter_memory.language.terms import terms
-from semrouter_memory.language.words import ngrams, spans, tokens
+from semrouter_memory.language.words import ngrams, tokens
 from semrouter_memory.learned import Features, Multinomial
+from semrouter_memory.retain.subjects import ACTS, Subject, subjects
 
 _MAX_CHARS = 400
 """A longer message is work for the assistant, and not read."""
@@ -33,10 +34,10 @@ _ALIKE = (
     "steering_mind",
     "steering_forgotten",
 )
-_ACTS = ("steering_forget", "steering_remember", "steering_mention")
 _OTHER = "*"
-_CLAUSE_ENDS = MARKS | {"so", "please", "pls", "plz"}
-CUT = 0.9
+_MAX_SUBJECTS = 12
+"""Each is searched for."""
+CUT = 0.95
 """The probability from which on a sentence is an order that lets something be forgotten."""
 _LEFT_OUT_CUT = 0.5
 """From this probability on such a sentence is not stored, though it may not be obeyed."""
@@ -65,19 +66,21 @@ _NAME_WHAT_GOES = frozenset((Order.FORGET, Order.EVERYTHING))
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """An order, and the sentence that gives it."""
+    """An order to the memory.
+
+    Attributes:
+        subjects: what shall be forgotten; empty where the order names nothing.
+    """
 
     order: Order
-    sentence: str
-
-    @property
-    def subject(self) -> str:
-        """What shall be forgotten; "" where the order names nothing."""
-        return subject(self.sentence)
+    subjects: tuple[Subject, ...]
 
 
 def command(message: str) -> Command | None:
-    """The first order that a message gives to the memory; None for most."""
+    """The order that a message gives to the memory, the first if there are several; None for most.
+
+    What its sentences order to forget is one order.
+    """
     if len(message) > MAX_READ_CHARS:
         return None
     said = unframed(message, surely=True)
@@ -85,7 +88,12 @@ def command(message: str) -> Command | None:
         return None
     if next(_commands(sentences(said)), None) is None:
         return None
-    return next(_commands(sentences(typed_text(message))), None)
+    given = list(_commands(sentences(typed_text(message))))
+    if not given:
+        return None
+    order = given[0][0]
+    named = (each for other, text in given if other is order for each in subjects(text))
+    return Command(order, tuple(islice(named, _MAX_SUBJECTS)))
 
 
 def pauses(message: str) -> bool:
@@ -107,8 +115,9 @@ def unsteered(text: str) -> str:
     return "".join(left)
 
 
-def _commands(pieces: Sequence[str]) -> Iterator[Command]:
-    return (Command(order, named + piece) for order, named, piece in _judged(pieces, CUT) if order is not Order.NONE)
+def _commands(pieces: Sequence[str]) -> Iterator[tuple[Order, str]]:
+    """The orders, each with the text that gives it."""
+    return ((order, named + piece) for order, named, piece in _judged(pieces, CUT) if order is not Order.NONE)
 
 
 def _judged(pieces: Sequence[str], cut: float) -> Iterator[tuple[Order, str, str]]:
@@ -121,7 +130,7 @@ def _judged(pieces: Sequence[str], cut: float) -> Iterator[tuple[Order, str, str
         points_back = order in (Order.NONE, Order.FORGET) and _points_back(piece)
         if points_back:
             order = judge(before + piece, cut) if before else Order.NONE
-        if order is Order.NONE and following and _begins_with_verb(piece):
+        elif order is Order.NONE and following and _begins_with_verb(piece):
             order = judge(piece + following, cut)
         yield order, before if points_back and order is Order.FORGET else "", piece
 
@@ -133,7 +142,7 @@ def _begins_with_verb(sentence: str) -> bool:
 
 def _points_back(sentence: str) -> bool:
     """Whether it says what shall be done, and not to what: "please delete that"."""
-    return phrases("steering").occur_in(sentence) and not subject(sentence)
+    return phrases("steering").occur_in(sentence) and not subjects(sentence)
 
 
 def judge(sentence: str, cut: float = CUT) -> Order:
@@ -199,46 +208,6 @@ def _runs(places: Sequence[str]) -> Iterator[tuple[str, ...]]:
 def _around(places: Sequence[str]) -> Iterator[str]:
     """What stands anywhere before each word of the act that is ordered, and behind it."""
     for at, act in enumerate(places):
-        if act in _ACTS:
+        if act in ACTS:
             yield from (f"{each} < {act}" for each in places[:at])
             yield from (f"{act} > {each}" for each in places[at + 1 :])
-
-
-def subject(sentence: str) -> str:
-    """What an order is about, without the order's own words; "" where it only points ("forget it").
-
-    It stands behind the verb, or else before it, or in the nearest clause before that, or in the one behind.
-    """
-    text = sentence.strip()
-    found, places = tokens(text), spans(text)
-    verb = _verb(found)
-    starts = [0, *(place + 1 for place, token in enumerate(found) if token in _CLAUSE_ENDS)]
-    first = max(start for start in starts if start <= verb)
-    others = [*(start for start in reversed(starts) if start < first), *(start for start in starts if start > verb)]
-    parts = ((verb, len(found)), (first, verb), *((start, len(found)) for start in others))
-    for begin, end in (_about(found, *part) for part in parts):
-        if begin < end and terms(about := text[places[begin][0] : places[end - 1][1]]):
-            return about
-    return ""
-
-
-def _verb(found: Sequence[str]) -> int:
-    """Where the first word of forgetting stands, or else an English one of remembering or mentioning; 0 for none."""
-    for name in _ACTS:
-        listed = (place for place, token in enumerate(found) if token in words_of(name))
-        if (place := next((each for each in listed if name == _ACTS[0] or found[each].isascii()), None)) is not None:
-            return place
-    return 0
-
-
-def _about(found: Sequence[str], first: int, last: int) -> tuple[int, int]:
-    """Of these tokens up to the clause's end, those without the order's at both ends."""
-    opening, closing, telling = (phrases(f"steering_{name}") for name in ("opens", "closes", "tells"))
-    first = after(found[:last], opening, first)
-    last = next((place for place in range(first, last) if found[place] in _CLAUSE_ENDS), last)
-    told = (
-        after(found[:last], opening, each + telling.length_at(found, each)) for each in telling.places(found[:last])
-    )
-    first = max((each for each in told if first < each < last), default=first)
-    ends = (place for place in range(first, last) if after(found[:last], closing, place) == last)
-    return first, next(ends, last)

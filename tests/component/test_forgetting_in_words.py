@@ -301,6 +301,35 @@ async def test_of_few_memories_what_only_stands_near_the_subject_stays(
         assert set(facts) - await contents(made) == gone
 
 
+LIFE = (
+    *("I live at 12 Mill Road, York", "My salary is 31,000 before tax", "My sister Ana is getting divorced"),
+    *("My dentist is Dr. Lowe", "My immigration hearing is on 9 September", "Tom and I share a flat"),
+    *("I'm allergic to penicillin", "My dog Biscuit is a beagle", "I work in the bakery of a supermarket"),
+)
+
+
+@pytest.mark.parametrize(
+    ("order", "gone"),
+    [
+        ("Forget my address and my salary.", {LIFE[0], LIFE[1]}),
+        ("please delete my dentist, my dog and what I told you about my sister's divorce", {LIFE[2], LIFE[3], LIFE[7]}),
+        ("Forget where I live as well as where I work", {LIFE[0], LIFE[8]}),
+        ("Forget my dog. Also forget my sister's divorce.", {LIFE[7], LIFE[2]}),
+        ("Forget my dinner with Leo and Tom", set()),
+        ("Forget my hearing test", set()),
+        ("Forget my sister's wedding", set()),
+        ("delete the paragraph on penicillin and the one on allergies", set()),
+    ],
+)
+async def test_an_order_about_several_things_or_about_nothing_known(
+    embedder: Embedder, order: str, gone: set[str]
+) -> None:
+    async with recalling(embedder, forget_deadline_ms=10_000) as made:
+        await made.remember(*LIFE, metadata={FORM: "quote"})
+        await made.pipelines.steers.obey(said(order))
+        assert set(LIFE) - await contents(made) == gone
+
+
 async def test_of_few_memories_one_that_is_meant_in_other_words_is_deleted(embedder: Embedder) -> None:
     async with recalling(embedder, forget_deadline_ms=10_000) as made:
         await made.remember("We are trying for a baby", "I owe my brother 2,000 euros", metadata={FORM: "quote"})

@@ -96,21 +96,21 @@ def hit(number: int, owner: Scope = ALICE, relevance: float = 0.99, *, session: 
         id=f"m{number}",
         scope=owner,
         type=MemoryType.SEMANTIC,
-        content="I earn 900",
+        content="My salary is 900 a week",
         source="conversation",
         metadata={"within": {"session": session}} if session else {},
         observed_at=NOW,
         created_at=NOW,
         updated_at=NOW,
     )
-    return Hit(memory, similarity=0.5, relevance=relevance)
+    return Hit(memory, similarity=0.7, relevance=relevance)
 
 
 @given(st.lists(st.tuples(st.sampled_from(OWNERS), st.floats(0, 1)), max_size=60))
 def test_nothing_of_another_owner_is_deleted(found: list[tuple[Scope, float]]) -> None:
     parts = Parts([hit(number, *each) for number, each in enumerate(found)])
     steered = parts.obey()
-    own = {f"m{number}" for number, (owner, relevance) in enumerate(found) if owner == ALICE and relevance >= 0.98}
+    own = {f"m{number}" for number, (owner, _) in enumerate(found) if owner == ALICE}
     assert set(parts.hidden) == set(parts.deleted) == set(steered.forgotten) <= own
     assert len(parts.hidden) <= MAX_FORGOTTEN
 
@@ -153,8 +153,8 @@ def test_nothing_is_forgotten_for_a_user_who_paused() -> None:
 
 async def test_of_a_long_question_before_no_more_is_read_than_of_a_question() -> None:
     """Reading a megabyte of pasted text takes a fifth of a second, in which no other request goes on."""
-    pasted = "I earn 900. " * 1_000
-    history = (Message(Role.USER, pasted), Message(Role.ASSISTANT, "I earn 900"))
+    pasted = "My salary is 900 a week. " * 500
+    history = (Message(Role.USER, pasted), Message(Role.ASSISTANT, "My salary is 900 a week"))
     parts = Parts([hit(1)])
     request = replace(REQUEST, query="That's not true any more.", history=history)
     assert (await _obeyed(parts.steers(), request)).forgotten == ("m1",)

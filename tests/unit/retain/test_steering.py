@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from semrouter_memory.retain.steering import Order, command, is_to_be_remembered, pauses, subject, unsteered
+from semrouter_memory.retain.steering import Order, command, is_to_be_remembered, pauses, unsteered
+from semrouter_memory.retain.subjects import subjects
 
 TRAINING = Path(__file__).parents[3] / "training"
 TOLD = [
@@ -148,7 +149,7 @@ def test_an_order_is_recognised_with_what_it_is_about(message: str, order: Order
     found = command(message)
     assert found is not None
     assert found.order is order
-    assert about is None or found.subject == about
+    assert about is None or found.subjects[0].text == about
     assert pauses(message) is (order is Order.PAUSE)
     if order in (Order.FORGET, Order.EVERYTHING):
         assert unsteered(message) == ""
@@ -163,7 +164,7 @@ def test_an_order_stands_in_one_sentence_of_a_message() -> None:
     message = "I'm off to Rome. Forget what I told you about my salary. Where should I eat?"
     found = command(message)
     assert found is not None
-    assert found.subject == "my salary"
+    assert [each.text for each in found.subjects] == ["my salary"]
     assert unsteered(message) == "I'm off to Rome. Where should I eat?"
 
 
@@ -171,7 +172,7 @@ def test_a_reason_behind_it_makes_an_imperative_an_order() -> None:
     message = "Forget Anna. We split up. Where should I eat?"
     found = command(message)
     assert found is not None
-    assert (found.order, found.subject) == (Order.FORGET, "Anna")
+    assert (found.order, found.subjects[0].text) == (Order.FORGET, "Anna")
     assert unsteered(message) == "We split up. Where should I eat?"
     assert command("Forget Anna.") is None
     assert command("Forget Anna. Who else could give the toast?") is None
@@ -181,13 +182,13 @@ def test_an_order_that_points_back_takes_the_sentence_before_with_it() -> None:
     message = "Where should I eat? What I told you about my ulcer is private. Please delete it."
     found = command(message)
     assert found is not None
-    assert found.subject == "my ulcer"
+    assert found.subjects[0].text == "my ulcer"
     assert unsteered(message) == "Where should I eat? "
 
 
 @pytest.mark.parametrize("sentence", ["forget this", "please forget", "忘了吧"])
 def test_an_order_that_names_nothing_is_about_nothing(sentence: str) -> None:
-    assert subject(sentence) == ""
+    assert subjects(sentence) == ()
 
 
 @pytest.mark.parametrize(

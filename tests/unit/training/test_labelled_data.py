@@ -38,6 +38,14 @@ def test_what_a_request_wants_is_a_memory_of_that_person() -> None:
             assert (request["kind"] in {"negative", "general"}) is not bool(request["wants"]), request["text"]
 
 
+def test_what_an_order_means_is_a_memory_of_that_person() -> None:
+    for person in lines("orders.jsonl"):
+        known = {memory["id"] for memory in person["memories"]}
+        for order in person["orders"]:
+            assert known.issuperset([*order["gone"], *order.get("fine", ())]), order["text"]
+        assert {each["label"] for each in person["others"]} <= {"none", "remember"}
+
+
 def test_pairs_are_in_the_order_of_time_and_have_a_known_relation() -> None:
     pairs = [pair for person in lines("pairs.jsonl") for pair in person["pairs"]]
     assert {pair["relation"] for pair in pairs} == RELATIONS
@@ -45,13 +53,17 @@ def test_pairs_are_in_the_order_of_time_and_have_a_known_relation() -> None:
 
 
 def test_nobody_is_in_a_file_twice() -> None:
-    people = [[person["person"] for person in lines(f"{name}.jsonl")] for name in ("sentences", "requests", "pairs")]
+    people = [
+        [person["person"] for person in lines(f"{name}.jsonl")] for name in ("sentences", "requests", "orders", "pairs")
+    ]
     assert all(len(set(each)) == len(each) for each in people)
 
 
 def test_the_people_set_aside_have_data() -> None:
     aside = set((TRAINING / "held_out.txt").read_text(encoding="utf-8").split())
     assert aside <= {
-        person["person"] for name in ("sentences", "requests", "steering", "pairs") for person in lines(f"{name}.jsonl")
+        person["person"]
+        for name in ("sentences", "requests", "steering", "orders", "pairs")
+        for person in lines(f"{name}.jsonl")
     }
     assert len(aside) >= 20
