@@ -121,11 +121,11 @@ class InWords:
 
     async def _meant(self, order: Command, request: RecallRequest, since: datetime) -> list[Memory]:
         """The memories that the order is about for sure, the surest first, of those written since then."""
+        if self._threshold >= 1:
+            return []
         asked, answered = _just_said(request)
         texts = [each.text for each in order.subjects] if order.order is Order.FORGET else [asked][: bool(asked)]
         found = await self._found([each[: self._max_chars] for each in texts], request, since)
-        if self._threshold >= 1:
-            return []
         if order.order is Order.FORGET:
             return meant(list(zip(order.subjects, found, strict=True)), self._threshold)[:MAX_FORGOTTEN]
         stated = sentences(answered[: self._max_chars])

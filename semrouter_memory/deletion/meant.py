@@ -1,9 +1,9 @@
 """Which memories an order to forget means: a learned decision over what it names and what a search for that finds. Pure.
 
-Strategy: an order names one thing or several, and each memory is compared with the one whose words it shares the most, or else that is nearest in meaning. To delete
-by mistake is worse than to miss, so the decision sees what speaks against a memory, too: words of the order that it lacks ("my hearing
-test", and a hearing at court), a better one, another person, a piece of the order that may be no thing of its own ("dinner with Leo
-and Tom"). How it does on people left out: `docs/learned-decisions.md`.
+Strategy: an order names one thing or several, and each memory is compared with the one whose words it shares the most, or else that
+is nearest in meaning. To delete by mistake is worse than to miss, so the decision sees what speaks against a memory, too: words of the
+order that it lacks ("my hearing test", and a hearing at court), a better one, another person, a piece of the order that may be no
+thing of its own ("dinner with Leo and Tom"). How it does on people left out: `docs/learned-decisions.md`.
 """
 
 import math

@@ -36,7 +36,7 @@ class Subject:
 
 def subjects(sentence: str) -> tuple[Subject, ...]:
     """What an order is about, and then, where it may be several things, each of these; empty where it only points ("forget it")."""
-    text = sentence.strip().replace("\u3001", _COMMA)
+    text = sentence.strip().replace("\u3001", _COMMA).replace(" & ", f" {_COMMA} ")
     found, places = tokens(text), spans(text)
     begin, end, verb = _whole(found, places, text)
     if begin == end:
@@ -111,9 +111,8 @@ def _verb(found: Sequence[str]) -> int:
                 continue
             if name == ACTS[0] or token.isascii():
                 return place
-            if refused := [
-                each for each in range(max(place - _APART, 0), place) if found[each] in words_of("subject_not")
-            ]:
+            before = range(max(place - _APART, 0), place)
+            if refused := [each for each in before if found[each] in words_of("steering_refuses")]:
                 return refused[0]
     return 0
 
