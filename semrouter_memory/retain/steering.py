@@ -123,15 +123,19 @@ def _commands(pieces: Sequence[str]) -> Iterator[tuple[Order, str]]:
 def _judged(pieces: Sequence[str], cut: float) -> Iterator[tuple[Order, str, str]]:
     """What each sentence orders, and in front of it the one before, if that names what it points back to.
 
-    "Forget Anna." is an order if its reason follows, and "Delete that, please." if it is one behind what stands before.
+    "Forget Anna." is an order if its reason follows, and "Delete that, please." if it is one behind what stands before;
+    "Forget Vienna." is none if another question follows: "What about Prague?"
     """
     for before, piece, following in zip(("", *pieces), pieces, (*pieces[1:], ""), strict=False):
         order = judge(piece, cut)
         points_back = order in (Order.NONE, Order.FORGET) and _points_back(piece)
         if points_back:
             order = judge(before + piece, cut) if before else Order.NONE
-        elif order is Order.NONE and following and _begins_with_verb(piece):
-            order = judge(piece + following, cut)
+        elif following and _begins_with_verb(piece):
+            if order is Order.NONE:
+                order = judge(piece + following, cut)
+            elif order is Order.FORGET and asks(following) and judge(piece + following, _LEFT_OUT_CUT) is Order.NONE:
+                order = Order.NONE
         yield order, before if points_back and order is Order.FORGET else "", piece
 
 
