@@ -22,7 +22,6 @@ from training import fitting
 from training.fitting import Example, fit, read
 from training.relevance import SCOPE, embedded_memories
 
-CUT = 0.85
 _STRENGTH = 4.0
 _FOUND = 20
 _FEW = 3
@@ -59,7 +58,6 @@ class Case:
 
     person: str
     language: str
-    text: str
     gone: frozenset[str]
     rows: Mapping[str, Mapping[str, float]]
 
@@ -74,7 +72,7 @@ def examples(cases: Sequence[Case]) -> list[Example]:
 
 def model() -> dict[str, Any]:
     """The weights."""
-    return fit(examples(asyncio.run(cases())), strength=_STRENGTH) | {"cut": CUT}
+    return fit(examples(asyncio.run(cases())), strength=_STRENGTH) | {"cut": RecallConfig().forget_threshold}
 
 
 async def cases(*, held_out: bool = False, few: bool = True) -> list[Case]:
@@ -110,14 +108,14 @@ async def _case(search: HybridSearch, person: Mapping[str, Any], order: Mapping[
     found = [(each, await search.search_fresh(Criteria(SCOPE), each.text, limit=_FOUND)) for each in named]
     rows = {_id(memory.id): features for memory, features in compared(found)}
     counted = {each: row for each, row in rows.items() if each not in order.get("fine", ())}
-    return Case(person["person"], person["language"], order["text"], frozenset(order["gone"]), counted)
+    return Case(person["person"], person["language"], frozenset(order["gone"]), counted)
 
 
-def measured(decision: Logistic, told: Sequence[Case], cut: float = CUT) -> dict[str, tuple[int, int, int, int]]:
+def measured(decision: Logistic, told: Sequence[Case]) -> dict[str, tuple[int, int, int, int]]:
     """By language and kind of order: how many memories are found, of how many, how many others, and how many orders."""
     totals = dict[str, tuple[int, int, int, int]]()
     for case in told:
-        taken = {each for each, row in case.rows.items() if decision.log_odds(row) >= Logistic(0, {}, cut).log_cut}
+        taken = {each for each, row in case.rows.items() if decision.log_odds(row) >= decision.log_cut}
         kind = ("nothing", "one", "several")[min(len(case.gone), 2)]
         key, more = f"{case.language} {kind}", (len(taken & case.gone), len(case.gone), len(taken - case.gone), 1)
         totals[key] = tuple(map(sum, zip(totals.get(key, (0,) * 4), more, strict=True)))  # type: ignore[assignment]
@@ -128,4 +126,4 @@ if __name__ == "__main__":
     decision = Logistic.read(model())
     for few in (False, True):
         for kind, figures in sorted(measured(decision, asyncio.run(cases(held_out=True, few=few))).items()):
-            sys.stdout.write(f"{kind}{' with few' if few else ''}: {figures}\n")
+            sys.stdout.write(f"{kind}{', also among few' if few else ''}: {figures}\n")

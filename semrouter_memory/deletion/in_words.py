@@ -123,13 +123,15 @@ class InWords:
         """The memories that the order is about for sure, the surest first, of those written since then."""
         if self._threshold >= 1:
             return []
-        asked, answered = _just_said(request)
-        texts = [each.text for each in order.subjects] if order.order is Order.FORGET else [asked][: bool(asked)]
-        found = await self._found([each[: self._max_chars] for each in texts], request, since)
         if order.order is Order.FORGET:
+            found = await self._found([each.text for each in order.subjects], request, since)
             return meant(list(zip(order.subjects, found, strict=True)), self._threshold)[:MAX_FORGOTTEN]
-        stated = sentences(answered[: self._max_chars])
-        sure = (hit.memory for hits in found for hit in hits if hit.relevance >= _STATED)
+        asked, answered = _just_said(request)
+        if not asked:
+            return []
+        asked, stated = asked[: self._max_chars], sentences(answered[: self._max_chars])
+        (hits,) = await self._found([asked], request, since)
+        sure = (hit.memory for hit in hits if hit.relevance >= _STATED)
         return [each for each in sure if _is_stated(each, asked, stated)][:1]
 
     async def _found(self, texts: Sequence[str], request: RecallRequest, since: datetime) -> list[list[Hit]]:
