@@ -12,8 +12,9 @@ CHROMIUM := .cache/chromium
 # LLM_BASE_URL and LLM_API_KEY put a real LLM server behind `run`, RUN_DIR is where it keeps
 # its data: make run PORT=8080 LLM_BASE_URL=http://host:8000/v1
 PYTEST_ARGS ?=
-# Many tests wait for servers. All workers share one Milvus and one Redis; a file's tests stay together.
-TEST_WORKERS ?= 6
+# Four keep two processors busy, and each one more reads all tests for 15 s. All share one Milvus and one Redis; a file's tests
+# stay together.
+TEST_WORKERS ?= 4
 # Compiled modules are kept where the environment says otherwise, too: tests start the service a hundred times.
 unexport PYTHONDONTWRITEBYTECODE
 # What the benchmark measures: make bench BENCH_ARGS=--quick, or BENCH_ARGS='--only growth --lite 1000'.
@@ -126,8 +127,9 @@ screenshots: setup chromium ## let the tests of the console take the pictures th
 docs-check:
 	@out=$$(mktemp -d) && trap 'rm -r "$$out"' EXIT && $(MKDOCS) --site-dir "$$out" && echo "the documentation's links are good"
 
-wheel: setup ## build the wheel, install it by name into an empty environment, run it from there; leaves it in dist/
-	@$(BIN)/python .ci/wheel.py
+# Without the environment, which would be made first: the two take a minute or two each, and one processor.
+wheel: ## build the wheel, install it by name into an empty environment, run it from there; leaves it in dist/
+	@$(PYTHON) .ci/wheel.py
 
 fit: setup model ## fit the learned decisions (semrouter_memory/learned) to training/, or with PROFILE=config.yaml for another embedding model
 	@$(BIN)/python -m training.fit $(PROFILE)

@@ -38,11 +38,11 @@ assert (SHIPPED / "two-filter.yaml").is_file(), SHIPPED
 def main() -> None:
     with tempfile.TemporaryDirectory(prefix="wheel-") as temporary:
         directory = Path(temporary)
-        wheel = built(directory)
-        require_every_file(wheel)
         environment = directory / "environment"
         venv.create(environment, with_pip=True)
         python, command = environment / "bin" / "python", environment / "bin" / "semrouter-memory"
+        wheel = built(python, directory)
+        require_every_file(wheel)
         pip(python, "install", "--quiet", "--no-compile", "--find-links", str(wheel.parent), f"{NAME}[{EXTRA}]")
         config = directory / "config.yaml"
         config.write_text(f"memory: {{data_dir: {directory / 'data'}, embedding: {{path: {directory / 'model'}}}}}\n")
@@ -58,7 +58,7 @@ def main() -> None:
     print(f"{kept} holds every file and runs from an empty environment")  # noqa: T201 - a command's answer
 
 
-def built(directory: Path) -> Path:
+def built(python: Path, directory: Path) -> Path:
     """The wheel, built from a copy: an older build's leftovers must not get into it."""
     source = directory / "source"
     source.mkdir()
@@ -67,7 +67,7 @@ def built(directory: Path) -> Path:
             shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(ROOT / name, source / name)
-    pip(Path(sys.executable), "wheel", "--quiet", "--no-deps", "--wheel-dir", str(directory), str(source))
+    pip(python, "wheel", "--quiet", "--no-deps", "--wheel-dir", str(directory), str(source))
     (wheel,) = directory.glob("*.whl")
     return wheel
 

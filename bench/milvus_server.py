@@ -40,6 +40,8 @@ _QUICK = (
     # Each step of loading a collection waits for one of these.
     ("\nqueryCoord:\n", "\nqueryCoord:\n  checkChannelInterval: 100\n  checkSegmentInterval: 100\n"),
     ("distPullInterval: 500", "distPullInterval: 100"),
+    # Each tick goes through all of them.
+    ("dmlChannelNum: 16", "dmlChannelNum: 2"),
 )
 """For tests, which would mostly wait for the server: changes to its configuration."""
 _READY_SECONDS = 120

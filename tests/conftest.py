@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import sys
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
@@ -55,3 +56,13 @@ def default_logging() -> Iterator[None]:
     structlog.reset_defaults()
     yield
     root.handlers[:], root.level, logging.raiseExceptions = handlers, level, True
+
+
+@pytest.fixture(autouse=True)
+def default_interpreter() -> Iterator[None]:
+    """`serve` loads without garbage collections, and a test that sees it refuse to start goes on to the next test."""
+    threshold, interval = gc.get_threshold(), sys.getswitchinterval()
+    yield
+    gc.enable()
+    gc.set_threshold(*threshold)
+    sys.setswitchinterval(interval)

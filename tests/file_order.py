@@ -12,7 +12,8 @@ ON_THE_RUNS_MILVUS = (
     "tests/component/test_milvus_write_ahead.py",
     "tests/component/test_doctor.py",
 )
-"""They come first, as the server ends with them: it takes a quarter of a processor even when it is idle."""
+"""They come first, each with those of its tests that need the server, which ends then: it takes a quarter of a processor even
+when it is idle."""
 _LONGEST = (
     "tests/faults/test_servers",
     "tests/envoy/test_owner_index",

@@ -4,6 +4,7 @@ Used as a pytest plugin. Without the server the tests that need it are skipped, 
 """
 
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from tests.run_servers import end, of_the_run, one_at_a_time, run_directory
 
 __all__ = ["MilvusServer"]
 
+_ELSEWHERE = re.compile(r"\[(in_memory|indexed|lite)\b")
 _sharing: set[str] = set()
 
 
@@ -30,7 +32,7 @@ def pytest_xdist_node_collection_finished(node: Any, ids: list[str]) -> None:
 
 
 def _expect(ids: Iterable[str]) -> None:
-    _sharing.update(each for each in ids if each.startswith(ON_THE_RUNS_MILVUS))
+    _sharing.update(each for each in ids if each.startswith(ON_THE_RUNS_MILVUS) and not _ELSEWHERE.search(each))
 
 
 def pytest_runtest_logfinish(nodeid: str) -> None:

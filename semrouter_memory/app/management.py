@@ -7,6 +7,8 @@ from contextlib import AsyncExitStack
 from datetime import timedelta
 from functools import partial
 
+from fastapi import FastAPI
+
 from semrouter_memory.app.pipelines import Pipelines
 from semrouter_memory.config import Config, secret
 from semrouter_memory.errors import ConfigurationError, InputFileError
@@ -54,7 +56,7 @@ async def serve_management(
     )
     secret_header = config.server.secret_header
     users = create_user_api(access, config=management, shared_secret=shared_secret, secret_header=secret_header)
-    on_exit.push_async_callback((await serve_http(users, management.listen)).stop)
+    await _serve(users, management.listen, on_exit)
     if management.operator_listen is None:
         return
     operator = create_operator_api(
@@ -65,7 +67,18 @@ async def serve_management(
         metrics=metrics,
         context=_operator_context(pipelines, recordings),
     )
-    on_exit.push_async_callback((await serve_http(operator, management.operator_listen)).stop)
+    await _serve(operator, management.operator_listen, on_exit)
+
+
+async def _serve(app: FastAPI, listen: str, on_exit: AsyncExitStack) -> None:
+    """Serve with all routes made.
+
+    FastAPI makes those of included routers while the first request looks for its own, for some 50 ms, and every exchange that
+    is under way would wait for it.
+    """
+    for route in app.routes:
+        route.matches({"type": "http", "method": "", "path": "", "headers": []})
+    on_exit.push_async_callback((await serve_http(app, listen)).stop)
 
 
 def _reflector(config: Config, pipelines: Pipelines) -> Reflector:

@@ -65,6 +65,17 @@ async def test_serves_and_stops(tmp_path: Path, model_directory: Path) -> None:
             await http.get(f"{operator}/healthz")
 
 
+async def test_no_request_makes_what_all_requests_need(
+    tmp_path: Path, model_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FastAPI makes routes when they are first looked through, and the event loop would be held for so long."""
+    values = settings(tmp_path, model_directory)
+    async with running(values), local_client() as http:
+        monkeypatch.setattr("fastapi.routing.get_dependant", pytest.fail)
+        answers = [await http.get(f"http://{values['management'][port]}/v1") for port in ("listen", "operator_listen")]
+        assert [answer.status_code for answer in answers] == [404, 404]
+
+
 async def test_the_reflecting_model_answers_and_finds_insights(
     tmp_path: Path, model_directory: Path, chat_server: StandInServer
 ) -> None:

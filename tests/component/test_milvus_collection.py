@@ -52,7 +52,7 @@ async def opened(
         await store.close()
 
 
-@pytest.fixture(params=["lite", "server"])
+@pytest.fixture(params=["server", "lite"])
 async def uri(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "lite":
         return str(tmp_path / "milvus.db")

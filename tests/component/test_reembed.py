@@ -34,7 +34,7 @@ from tests.unit.maintenance.parts import SteppingClock
 
 pytest_plugins = ("tests.milvus_server",)
 
-on_both = pytest.mark.parametrize("place", ["lite", "server"], indirect=True)
+on_both = pytest.mark.parametrize("place", ["server", "lite"], indirect=True)
 """Of the tests that read or drop whole collections; each one that is opened takes a server seconds."""
 ALICE, BOB = Scope("alice"), Scope("bob (用户)")
 OLD, NEW = HashedEmbedder(dimension=16), HashedEmbedder(dimension=24)

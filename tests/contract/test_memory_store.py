@@ -98,7 +98,7 @@ async def _milvus(config: MilvusConfig, directory: Path) -> AsyncIterator[Store]
     await store.close()
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["in_memory", "lite", "server"])
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["server", "lite", "in_memory"])
 async def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Store]:
     if request.param == "in_memory":
         yield InMemoryStore(dimension=DIMENSION, record_format=_RECORD_FORMAT)
@@ -814,6 +814,8 @@ async def test_pages_reach_beyond_what_milvus_gives_in_one_answer(store: Store, 
     assert [one.id for one in first.memories] == [f"{n:05}" for n in reversed(range(10, count))]
     assert [one.id for one in second.memories] == [f"{n:05}" for n in reversed(range(10))]
     assert second.cursor == ""
+    # The tests that follow read all owners' rows.
+    assert await store.delete_all(user, Reach.EXACT) == count
 
 
 # -- an owner's rows ---------------------------------------------------------------------------------------------------

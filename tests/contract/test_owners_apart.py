@@ -79,7 +79,7 @@ def _never(error: BaseException) -> None:
     raise AssertionError from error
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["in_memory", "indexed", "lite", "server"])
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["server", "lite", "indexed", "in_memory"])
 async def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stored]:
     directory = tmp_path_factory.mktemp("store")
     if request.param == "in_memory":
