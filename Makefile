@@ -85,12 +85,16 @@ fuzz: setup model ## coverage-guided fuzzing of codecs, wire and exchange (FUZZ_
 	@nice -n 19 $(BIN)/python -m tests.fuzz.run --seconds $(FUZZ_SECONDS)
 	@SEMROUTER_MEMORY_PROPERTIES=full nice -n 19 $(BIN)/python -m pytest -n $(TEST_WORKERS) --timeout 1800 tests/property $(PYTEST_ARGS)
 
-check: setup ## format, lint, types, import contracts, generated code, documentation
+check: lint types proto-check docs-check ## format, lint, types, import contracts, generated code, documentation
+
+.PHONY: lint types
+lint: setup
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
-	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
-	@$(MAKE) --no-print-directory proto-check docs-check
+
+types: setup
+	@$(BIN)/mypy
 
 format: setup ## format the code and fix what can be fixed
 	@$(BIN)/ruff format .
@@ -104,7 +108,7 @@ proto: setup ## generate the protobuf code
 	@$(PROTOC) --python_out=. --pyi_out=. $(PROTOS:%=semrouter_memory/%)
 
 .PHONY: proto-check
-proto-check:
+proto-check: setup
 	@out=$$(mktemp -d) && trap 'rm -r "$$out"' EXIT \
 	  && $(PROTOC) --python_out="$$out" --pyi_out="$$out" $(PROTOS:%=semrouter_memory/%) \
 	  && (cd "$$out" && find . -type f) | while read -r file; do cmp -s "$$out/$$file" "$$file" \
@@ -124,7 +128,7 @@ screenshots: setup chromium ## let the tests of the console take the pictures th
 
 # A broken link is an error. That the references are current is a test's to say.
 .PHONY: docs-check
-docs-check:
+docs-check: setup
 	@out=$$(mktemp -d) && trap 'rm -r "$$out"' EXIT && $(MKDOCS) --site-dir "$$out" && echo "the documentation's links are good"
 
 # Without the environment, which would be made first: the two take a minute or two each, and one processor.

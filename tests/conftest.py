@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
+import httpx
 import pytest
 import structlog
 import typer.testing
@@ -37,6 +38,11 @@ settings.load_profile("unhurried")
 # It builds all commands anew for each one that a test runs, which takes longer than most of them do.
 _command_lines: Any = typer.testing
 _command_lines._get_command = cache(_command_lines._get_command)
+
+
+# Its clients give up after 5 s where nothing else is said, which a busy machine may take.
+_timeouts: Any = httpx._config.DEFAULT_TIMEOUT_CONFIG
+_timeouts.read = 60
 
 
 # Thousands of tests and all modules stay to the end: garbage collections need not look at them again and again.
