@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from .client import CHAT, RESPONSES
-from .conftest import Installation, all_streams_ended, eventually
+from .conftest import Installation, eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -79,12 +79,18 @@ async def test_the_block_stays_the_same_through_a_chat_loop(two_filter: Installa
 )
 async def test_the_block_stays_the_same_through_a_stored_chain(two_filter: Installation, asked: Any) -> None:
     """The steps of a loop that the server keeps bring nothing but results: the question is in the turn log."""
+    incomplete = 'semrouter_memory_turns_total{outcome="incomplete"}'
+    before = await two_filter.metric(incomplete)
+
+    async def in_the_log() -> bool:
+        return await two_filter.metric(incomplete) > before
+
     await remember(two_filter, KNOWN)
     async with two_filter.sdk() as client:
         answer = await client.responses.create(model="m", input=asked, tools=TOOLS)
         first = two_filter.llm.last.json
         await remember(two_filter, LATER)
-        await all_streams_ended(two_filter)  # the log has the question when the observer has its copy
+        await eventually(in_the_log, "the observer has no copy of the question")
         for outcome in ("sunny", "still sunny"):
             (call,) = answer.output
             assert call.type == "function_call"
