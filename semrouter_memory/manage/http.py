@@ -119,11 +119,17 @@ def _base_app(title: str, description: str, config: ManagementConfig, access: Ac
         title=title,
         description=description,
         version=__version__,
-        openapi_url=f"{PREFIX}/openapi.json",
+        openapi_url=None,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
     )
+
+    @app.get(f"{PREFIX}/openapi.json", include_in_schema=False)
+    def describe() -> JSONResponse:
+        """In a thread, as FastAPI's own is not: to describe all routes takes long the first time."""
+        return JSONResponse(app.openapi())
+
     install(
         app,
         max_body_bytes=config.max_body_bytes,

@@ -85,6 +85,20 @@ class _Numbered:
     memory: Memory
 
 
+def _read_all(
+    lines: Sequence[tuple[int, bytes]], read: Callable[[bytes], Memory]
+) -> tuple[list[_Numbered], list[tuple[int, InvalidRequestError]]]:
+    """The memories in numbered lines, and why the others are refused."""
+    memories: list[_Numbered] = []
+    refused: list[tuple[int, InvalidRequestError]] = []
+    for number, line in lines:
+        try:
+            memories.append(_Numbered(number, read(line)))
+        except InvalidRequestError as error:
+            refused.append((number, error))
+    return memories, refused
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Importer:
     """Reads and writes lines.
@@ -125,13 +139,13 @@ class Importer:
         *,
         exact: bool,
     ) -> None:
-        waiting: list[_Numbered] = []
+        waiting: list[tuple[int, bytes]] = []
         number = 0
         async for line in portable.lines_of(chunks):
             number += 1
             # Blank ones count here: they cost as much time, and a request may be nothing else.
             if number > self.max_lines:
-                await self._take(waiting, report, exact=exact)
+                await self._take(waiting, report, read, exact=exact)
                 raise InvalidRequestError(
                     f"more than {self.max_lines} lines in one request; up to there: {report}. Send the rest by itself",
                     code=TOO_MANY_LINES,
@@ -139,14 +153,11 @@ class Importer:
             if not line.strip():
                 continue
             report.lines += 1
-            try:
-                waiting.append(_Numbered(number, read(line)))
-            except InvalidRequestError as error:
-                report.refuse(number, error)
+            waiting.append((number, line))
             if len(waiting) >= _BATCH:
-                await self._take(waiting, report, exact=exact)
+                await self._take(waiting, report, read, exact=exact)
                 waiting = []
-        await self._take(waiting, report, exact=exact)
+        await self._take(waiting, report, read, exact=exact)
 
     def _read_exact(self, raw: bytes) -> Memory:
         line = portable.parse(raw)
@@ -173,12 +184,23 @@ class Importer:
         require_lasting(memory)
         return memory
 
-    async def _take(self, batch: Sequence[_Numbered], report: Imported, *, exact: bool) -> None:
+    async def _take(
+        self,
+        lines: Sequence[tuple[int, bytes]],
+        report: Imported,
+        read: Callable[[bytes], Memory],
+        *,
+        exact: bool,
+    ) -> None:
+        # A line may be long and have to be looked through for secrets: requests go on meanwhile.
+        batch, refused = await asyncio.to_thread(_read_all, lines, read)
+        for number, error in refused:
+            report.refuse(number, error)
         owners: dict[str, list[_Numbered]] = {}
         for one in batch:
             owners.setdefault(one.memory.scope.owner, []).append(one)
-        for owner, lines in owners.items():
-            await self._write(Scope.of_owner(owner), lines, report, exact=exact)
+        for owner, own in owners.items():
+            await self._write(Scope.of_owner(owner), own, report, exact=exact)
 
     async def _write(self, scope: Scope, batch: Sequence[_Numbered], report: Imported, *, exact: bool) -> None:
         """Write one owner's lines, all of them or, if a part is unavailable, none that the report does not count."""

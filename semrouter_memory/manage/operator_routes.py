@@ -3,6 +3,7 @@
 The application puts an `OperatorContext` into its state.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -21,7 +22,7 @@ from semrouter_memory.manage.access import CONFLICT, NDJSON, NOT_FOUND, TOO_LARG
 from semrouter_memory.manage.backup import require_all
 from semrouter_memory.manage.http_server import refusal
 from semrouter_memory.manage.importing import Imported
-from semrouter_memory.manage.portable import export_line
+from semrouter_memory.manage.portable import export_lines
 from semrouter_memory.manage.schemas import MAX_PAGE, ApiAnswer, ApiList, ApiRequest
 from semrouter_memory.model import LoggedTurn, Memory, Scope, TurnState
 from semrouter_memory.ports import TurnLog
@@ -394,4 +395,4 @@ async def _embedding(collections: Collections, name: str) -> str:
 
 async def _lines(collections: Collections, name: str) -> AsyncIterator[bytes]:
     async for memories in collections.scan(name):
-        yield b"".join(export_line(memory, exact=True) for memory in memories)
+        yield await asyncio.to_thread(export_lines, memories, exact=True)

@@ -31,7 +31,7 @@ from semrouter_memory.manage.explaining import ExplainableSearch, RecallJson, Re
 from semrouter_memory.manage.http_server import described, refusal
 from semrouter_memory.manage.importing import Imported
 from semrouter_memory.manage.parameters import IsPinned, OneForm, OneProject, OneSource, observed_in
-from semrouter_memory.manage.portable import export_line
+from semrouter_memory.manage.portable import export_lines
 from semrouter_memory.manage.reflecting import Reflection, ReflectRequest
 from semrouter_memory.manage.schemas import (
     MAX_PAGE,
@@ -194,8 +194,8 @@ async def export_memories(
 ) -> StreamingResponse:
     """Every memory, or those of a period, newest first, one JSON object a line. The connection is cut when it cannot be completed."""
     memories = api.service.export(api.owner, observed=observed, history=history)
-    # The first one is fetched before the response begins, so that an unavailable store is a 503 and not a broken stream.
-    first = await anext(memories, None)
+    # The first ones are fetched before the response begins, so that an unavailable store is a 503 and not a broken stream.
+    first = await anext(memories)
     return StreamingResponse(_lines(first, memories), media_type=NDJSON)
 
 
@@ -360,8 +360,7 @@ def _as_sent(request: Request, decoded: str) -> str:
     return unquote_to_bytes(rest[: -len(_END)]).decode("utf-8", "surrogateescape")
 
 
-async def _lines(first: Memory | None, rest: AsyncIterator[Memory]) -> AsyncIterator[bytes]:
-    if first is not None:
-        yield export_line(first)
-    async for memory in rest:
-        yield export_line(memory)
+async def _lines(first: Sequence[Memory], rest: AsyncIterator[Sequence[Memory]]) -> AsyncIterator[bytes]:
+    yield await asyncio.to_thread(export_lines, first)
+    async for memories in rest:
+        yield await asyncio.to_thread(export_lines, memories)

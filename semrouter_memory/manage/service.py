@@ -64,7 +64,8 @@ from semrouter_memory.retain.passages import embedded, whole
 from semrouter_memory.retain.reconciling.rows import RowFactory
 from semrouter_memory.retain.superseding import marked, stored
 
-_EXPORT_PAGE = 200
+_EXPORT_PAGE = 1_000
+"""To choose a page, the store looks at all of the owner's memories."""
 _NEIGHBOURS = 50
 """Nearest memories that a new one is compared with."""
 _FURTHER = 4
@@ -156,8 +157,10 @@ class MemoryService:
         deleted = await self._turn_log.tombstones(scope)
         return [memory for memory in members if not deleted.covers(memory)]
 
-    async def export(self, scope: Scope, *, observed: Period = ALWAYS, history: bool = True) -> AsyncIterator[Memory]:
-        """Every memory of the owner that has not expired, newest first.
+    async def export(
+        self, scope: Scope, *, observed: Period = ALWAYS, history: bool = True
+    ) -> AsyncIterator[Sequence[Memory]]:
+        """Every memory of the owner that has not expired, newest first, page by page.
 
         Args:
             observed: only memories of what was said in this period.
@@ -167,9 +170,11 @@ class MemoryService:
         criteria = Criteria(scope, active_at=None if history else now, observed=observed)
         async for page in pages(self._reader, criteria, limit=_EXPORT_PAGE):
             deleted = await self._turn_log.tombstones(scope)
-            for memory in page:
-                if not deleted.covers(memory) and (memory.expires_at is None or memory.expires_at > now):
-                    yield memory
+            yield [
+                memory
+                for memory in page
+                if not deleted.covers(memory) and (memory.expires_at is None or memory.expires_at > now)
+            ]
 
     async def entities(self, scope: Scope) -> list[Entity]:
         """The names in the owner's active memories.
@@ -177,7 +182,8 @@ class MemoryService:
         For one caller after the other: that takes seconds of a processor where there are thousands, and requests need a part of it.
         """
         async with self._one_names:
-            texts = {memory.id: memory.content async for memory in self.export(scope, history=False)}
+            exported = self.export(scope, history=False)
+            texts = {memory.id: memory.content async for memories in exported for memory in memories}
             return await asyncio.to_thread(entities, texts)
 
     async def get(self, scope: Scope, memory_id: str) -> Memory:

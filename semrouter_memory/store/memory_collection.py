@@ -4,6 +4,7 @@ Strategy: `schema` makes rows of memories, and selections say which are meant. A
 and knows whether the rows are available.
 """
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from semrouter_memory.model import (
 )
 from semrouter_memory.store import schema
 from semrouter_memory.store.index_record import Label, RecordFormat
-from semrouter_memory.store.listing import ListingPosition, decode_cursor, listed, position_of
+from semrouter_memory.store.listing import ListingPosition, decode_cursor, listed
 from semrouter_memory.store.owner_index import OwnerIndex, build_index, unlabelled
 from semrouter_memory.store.rw_lock import RWLock
 from semrouter_memory.store.schema import Row, Selection, is_searched
@@ -236,8 +237,9 @@ class MemoryCollection(ABC):
         if limit < 1 or criteria.types == frozenset():
             return Page((), "")
         selection = Selection(criteria, created_until=after.created_at if after else None)
-        positions = map(position_of, await self._read_all(selection))
-        page, further = listed(positions, limit=limit, after=after, oldest_first=oldest_first)
+        rows = await self._read_all(selection)
+        # Of ten thousand rows that takes longer than a token may wait.
+        page, further = await asyncio.to_thread(listed, rows, limit=limit, after=after, oldest_first=oldest_first)
         memories = await self._at(criteria.scope, page)
         return Page(tuple(each for each in memories if each in criteria.memory_filter), further)
 
@@ -309,7 +311,8 @@ class MemoryCollection(ABC):
         for batch in _batches(positions, _KEYS_BATCH):
             selection = Selection(Criteria(scope), ids=[each.memory_id for each in batch])
             rows = await self._query(selection, schema.READ_COLUMNS)
-            found |= {memory.id: memory for memory in (schema.memory_from(scope, row) for row in rows)}
+            memories = await asyncio.to_thread(list, map(partial(schema.memory_from, scope), rows))
+            found |= {memory.id: memory for memory in memories}
         return tuple(found[each.memory_id] for each in positions if each.memory_id in found)
 
     # -- MemoryWriter --------------------------------------------------------------------------------------------------

@@ -5,12 +5,14 @@
 
 import asyncio
 import json
+import threading
 import uuid
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import httpx
@@ -792,6 +794,34 @@ async def test_without_the_token_nobody_is_an_operator(house: House, token: str 
         headers = [] if token is None else [(b"authorization", f"Bearer {token}".encode())]
         answer = await client.get("/v1/memory", params={"user_id": "alice"}, headers=headers)
     assert (answer.status_code, error_of(answer)["code"]) == (401, "bad_operator_token")
+
+
+@pytest.mark.parametrize(
+    ("function", "method", "path"),
+    [
+        ("semrouter_memory.store.memory_collection.listed", "GET", ""),
+        ("semrouter_memory.manage.routes.export_lines", "GET", "/export"),
+        ("semrouter_memory.manage.portable.parse", "POST", "/import"),
+        ("fastapi.FastAPI.openapi", "GET", "/openapi.json"),
+    ],
+)
+async def test_what_takes_long_for_thousands_runs_beside_the_event_loop(
+    house: House, monkeypatch: pytest.MonkeyPatch, function: str, method: str, path: str
+) -> None:
+    """Which every exchange needs: their tokens would wait for it."""
+    threads: list[int] = []
+    original = resolve_name(function)
+
+    def noting(*arguments: Any, **options: Any) -> Any:
+        threads.append(threading.get_ident())
+        return original(*arguments, **options)
+
+    await house.remember("alice", "User lives in Oslo")
+    monkeypatch.setattr(function, noting)
+    async with house.user("alice") as alice:
+        (await alice.request(method, f"/v1/memory{path}", content=b'{"content": "User has a cat"}')).raise_for_status()
+    assert threads
+    assert threading.get_ident() not in threads
 
 
 async def test_a_client_says_what_may_be_missing_where_there_is_no_route(house: House, ports: list[Port]) -> None:

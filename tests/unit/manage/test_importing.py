@@ -39,7 +39,7 @@ async def imported(house: House, *lines: dict[str, Any] | bytes, from_owner: str
 
 
 async def exported(house: House) -> list[bytes]:
-    return [export_line(memory) async for memory in house.service.export(ALICE)]
+    return [export_line(memory) async for memories in house.service.export(ALICE) for memory in memories]
 
 
 def whole(house: House) -> list[Memory]:
