@@ -22,8 +22,8 @@ from semrouter_memory.model import IMPORTED_AT, PROVENANCE_IDS, QUOTE, Json, Mem
 from semrouter_memory.ports import OwnerHold, Tombstones
 from semrouter_memory.retain.passages import embedded
 
-_BATCH = 50
-"""Few enough to be embedded and written well within the time of a lock."""
+_BATCH = 25
+"""Few enough to be embedded and written well within the time of a lock, and to hold no exchange up while rows are made."""
 
 MAX_ERRORS = 100
 """Refused lines that an import describes; the rest is only counted."""

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from functools import cached_property
+from itertools import islice
 
 from semrouter_memory.language.frames import is_returned, speaker_chars, unframed
 from semrouter_memory.language.phrases import begins, pattern, phrases
@@ -29,6 +30,8 @@ _MAX_TERMS = 24
 _CONTEXT_MESSAGES = 2
 _NAMED_MESSAGES = 6
 """Where each of the user's messages among so many begins with a name, a client wrote it."""
+_LEAST_MESSAGES = 20
+"""Of a conversation, where there are so many: a model that rewrites the question is shown fewer."""
 _CONTEXT_CHARS = 700
 """A model reads about a thousand characters, and the question stands behind its context."""
 _MESSAGE_CHARS = {Role.USER: 300, Role.ASSISTANT: 150}
@@ -50,7 +53,7 @@ class Query:
 
     Attributes:
         text: the last user message, without a client's frame, bounded; in simplified characters, if Chinese. Of a conversation that is written out in it, the last one.
-        history: the conversation before it, oldest first.
+        history: the conversation before it, oldest first; of a long one what is read of it.
         now: when it is asked.
         max_chars: bound on every text that is searched with.
         likely_answer: what a model made up as an answer. It is searched with; what is wanted is still what the text asks for.
@@ -64,7 +67,7 @@ class Query:
 
     def __post_init__(self) -> None:
         said, history = _last_said(unframed(self.text), self.history)
-        object.__setattr__(self, "history", history)
+        object.__setattr__(self, "history", _recent(history))
         users = [message.text for message in map(_own, self.history[-_NAMED_MESSAGES:]) if message.role is Role.USER]
         text, before = written_out(ends_of(said[speaker_chars([*users, said]) :], self.max_chars))
         object.__setattr__(self, "text", simplified(text))
@@ -144,6 +147,13 @@ def _last_said(text: str, history: Sequence[Message]) -> tuple[str, Sequence[Mes
             break
         text, history = unframed(history[place].text), history[:place]
     return text, history
+
+
+def _recent(history: Sequence[Message]) -> Sequence[Message]:
+    """What was said since the first of the last user messages, and no less than anybody reads."""
+    users = (at for at in reversed(range(len(history))) if history[at].role is Role.USER)
+    first = next(islice(users, HISTORY_MESSAGES - 1, None), 0)
+    return history[max(min(first, len(history) - _LEAST_MESSAGES), 0) :]
 
 
 def _own(message: Message) -> Message:

@@ -215,6 +215,20 @@ def test_only_the_last_three_user_messages_count() -> None:
     assert key_terms([*history, Message(Role.ASSISTANT, "sharks")]) == ["hawaii", "hotels", "budget"]
 
 
+@pytest.mark.parametrize("answers", [0, 1, 300])
+def test_of_a_long_conversation_is_read_what_counts(answers: int) -> None:
+    """An agent's has hundreds of messages between two of the user's: each request would take longer than the one before."""
+    said = [Message(Role.USER, text) for text in ("Planning Hawaii", "Looking at hotels", "And at flights")]
+    steps = [Message(Role.ASSISTANT, "I look.")] * answers
+    recent = [message for each in said for message in (each, *steps)]
+    longer = [*[Message(Role.USER, "Fix the tests"), *steps] * 30, *recent]
+    found = Query(text="How much?", history=longer, now=NOW, max_chars=4_000)
+    assert found.history[-len(recent) :] == tuple(recent)
+    assert len(found.history) == max(len(recent), 20)
+    assert found.search_words == "How much? planning hawaii hotels flights"
+    assert found.search_text == search_text("How much?", recent, max_chars=4_000)
+
+
 def test_a_term_is_taken_once_and_stop_words_are_not() -> None:
     assert key_terms([Message(Role.USER, "What about my Hawaii trip? The Hawaii one.")]) == ["hawaii", "trip"]
 
