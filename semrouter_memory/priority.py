@@ -1,14 +1,29 @@
-"""Requests go first: background work waits for a pause between them before each of its steps."""
+"""Requests go first: background work waits for a pause between them before each of its steps, and what takes long runs aside."""
 
 import asyncio
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import TypeVar
+
+T = TypeVar("T")
 
 _PAUSE_SECONDS = 0.01
 """Without a request, after which another one is not to be expected at once."""
 _LONGEST_SECONDS = 2.0
 """Under a load that has gone on for so long without a pause, background work is done at the same time."""
+
+_ASIDE = ThreadPoolExecutor(1, "aside")
+
+
+async def aside(work: Callable[[], T]) -> T:
+    """Run what takes some milliseconds of a processor beside the event loop, where tokens would wait for it.
+
+    One piece after the other, however many ask: each thread that computes takes the interpreter from the event loop once more,
+    and the loop's own threads are for requests.
+    """
+    return await asyncio.get_running_loop().run_in_executor(_ASIDE, work)
 
 
 class RequestsFirst:

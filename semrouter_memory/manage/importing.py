@@ -9,6 +9,7 @@ and written under the owner's lock, as every change is; what cannot be written i
 import asyncio
 from collections.abc import AsyncIterable, Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 from pydantic import Field
@@ -20,6 +21,7 @@ from semrouter_memory.manage.admission import require_lasting
 from semrouter_memory.manage.schemas import ApiAnswer
 from semrouter_memory.model import IMPORTED_AT, PROVENANCE_IDS, QUOTE, Json, Memory, Scope
 from semrouter_memory.ports import OwnerHold, Tombstones
+from semrouter_memory.priority import aside
 from semrouter_memory.retain.passages import embedded
 
 _BATCH = 25
@@ -193,7 +195,7 @@ class Importer:
         exact: bool,
     ) -> None:
         # A line may be long and have to be looked through for secrets: requests go on meanwhile.
-        batch, refused = await asyncio.to_thread(_read_all, lines, read)
+        batch, refused = await aside(partial(_read_all, lines, read))
         for number, error in refused:
             report.refuse(number, error)
         owners: dict[str, list[_Numbered]] = {}

@@ -3,10 +3,10 @@
 The application puts an `OperatorContext` into its state.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path as FilePath
 from typing import Annotated, Any, Literal, Protocol, Self
@@ -26,6 +26,7 @@ from semrouter_memory.manage.portable import export_lines
 from semrouter_memory.manage.schemas import MAX_PAGE, ApiAnswer, ApiList, ApiRequest
 from semrouter_memory.model import LoggedTurn, Memory, Scope, TurnState
 from semrouter_memory.ports import TurnLog
+from semrouter_memory.priority import aside
 from semrouter_memory.replay.recordings import Recordings
 
 _RETRY_PAGE = 200
@@ -395,4 +396,4 @@ async def _embedding(collections: Collections, name: str) -> str:
 
 async def _lines(collections: Collections, name: str) -> AsyncIterator[bytes]:
     async for memories in collections.scan(name):
-        yield await asyncio.to_thread(export_lines, memories, exact=True)
+        yield await aside(partial(export_lines, memories, exact=True))

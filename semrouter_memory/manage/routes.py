@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 from http import HTTPStatus
 from importlib import import_module
 from typing import Annotated, Literal
@@ -52,6 +53,7 @@ from semrouter_memory.manage.schemas import (
     UpdateRequest,
 )
 from semrouter_memory.model import ANY_MEMORY, Criteria, Memory, MemoryType, OwnerKind, Scope, parse_filter
+from semrouter_memory.priority import aside
 
 router = api_router(PREFIX, "memory")
 
@@ -361,6 +363,6 @@ def _as_sent(request: Request, decoded: str) -> str:
 
 
 async def _lines(first: Sequence[Memory], rest: AsyncIterator[Sequence[Memory]]) -> AsyncIterator[bytes]:
-    yield await asyncio.to_thread(export_lines, first)
+    yield await aside(partial(export_lines, first))
     async for memories in rest:
-        yield await asyncio.to_thread(export_lines, memories)
+        yield await aside(partial(export_lines, memories))

@@ -1,7 +1,7 @@
 """Pages of memories, and the cursors that lead from one to the next. Pure.
 
 Strategy: the stores do not sort, so a page is chosen from the position of every row that is selected. There may be ten thousand:
-a position is a tuple, which is made and compared within the interpreter.
+a position is a tuple, which the interpreter compares by itself.
 """
 
 import base64
@@ -10,23 +10,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from semrouter_memory.errors import InvalidRequestError
-from semrouter_memory.store.schema import NEVER, read_id, stored_id, stored_memory_id
+from semrouter_memory.store.schema import NEVER, memory_id_of, read_id, stored_id
 
 
 class ListingPosition(NamedTuple):
-    """A row's position in a listing: greater ones come first.
-
-    Attributes:
-        created_at: in microseconds.
-        stored_id: the memory's id as it is stored.
-    """
+    """A row's position in a listing: greater ones come first."""
 
     created_at: int
-    stored_id: str
-
-    @property
-    def memory_id(self) -> str:
-        return read_id(self.stored_id)
+    memory_id: str
 
 
 def listed(
@@ -37,7 +28,7 @@ def listed(
     Args:
         after: the last position of the page before.
     """
-    positions = (ListingPosition(row["created_at"], stored_memory_id(row)) for row in rows)
+    positions = (ListingPosition(row["created_at"], memory_id_of(row)) for row in rows)
     further = positions if after is None else (each for each in positions if each < after)
     if oldest_first:
         return heapq.nsmallest(max(limit, 0), further), ""
@@ -48,7 +39,7 @@ def listed(
 
 def encode_cursor(position: ListingPosition) -> str:
     """An opaque cursor: names the last memory of a page."""
-    return base64.urlsafe_b64encode(f"{position.created_at}:{position.stored_id}".encode()).decode()
+    return base64.urlsafe_b64encode(f"{position.created_at}:{stored_id(position.memory_id)}".encode()).decode()
 
 
 def decode_cursor(cursor: str) -> ListingPosition:
@@ -58,8 +49,10 @@ def decode_cursor(cursor: str) -> ListingPosition:
         InvalidRequestError: not a cursor that a listing gave.
     """
     try:
-        created_at, _, stored = base64.b64decode(cursor, altchars=b"-_", validate=True).decode("ascii").partition(":")
-        position = ListingPosition(int(created_at), stored_id(read_id(stored)))
+        created_at, _, memory_id = (
+            base64.b64decode(cursor, altchars=b"-_", validate=True).decode("ascii").partition(":")
+        )
+        position = ListingPosition(int(created_at), read_id(memory_id))
     except ValueError:
         position = None
     if position is None or abs(position.created_at) > NEVER or encode_cursor(position) != cursor:

@@ -308,11 +308,11 @@ class MemoryCollection(ABC):
     async def _at(self, scope: Scope, positions: Sequence[ListingPosition]) -> tuple[Memory, ...]:
         """The memories at these positions, in this order; one that was deleted meanwhile is left out."""
         found: dict[str, Memory] = {}
-        for batch in _batches(positions, _KEYS_BATCH):
+        # Small ones: the event loop has other things to do in between.
+        for batch in _batches(positions, _BATCH):
             selection = Selection(Criteria(scope), ids=[each.memory_id for each in batch])
             rows = await self._query(selection, schema.READ_COLUMNS)
-            memories = await asyncio.to_thread(list, map(partial(schema.memory_from, scope), rows))
-            found |= {memory.id: memory for memory in memories}
+            found |= {memory.id: memory for memory in (schema.memory_from(scope, row) for row in rows)}
         return tuple(found[each.memory_id] for each in positions if each.memory_id in found)
 
     # -- MemoryWriter --------------------------------------------------------------------------------------------------

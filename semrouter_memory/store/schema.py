@@ -424,12 +424,8 @@ def is_passage(row: Mapping[str, Any]) -> bool:
     return _PASSAGE in row["id"]
 
 
-def stored_memory_id(row: Mapping[str, Any]) -> str:
-    return memory_key_of(row)[_OWNER_DIGEST_CHARS + 1 :]
-
-
 def memory_id_of(row: Mapping[str, Any]) -> str:
-    return read_id(stored_memory_id(row))
+    return read_id(memory_key_of(row))[_OWNER_DIGEST_CHARS + 1 :]
 
 
 def _optional_microseconds(time: datetime | None) -> int:
