@@ -180,6 +180,8 @@ async def test_a_redis_in_cluster_mode_is_an_error(
 ) -> None:
     server = new_redis_server()
     server.options = {"cluster-enabled": "yes"}
+    # For the others of a cluster it takes its port plus 10,000, which is below those that connections have.
+    server._port = free_port()
     server.start()
     diagnosis = await examined(tmp_path, settings(tmp_path, model_directory, redis={"url": server.url}))
     assert ("error", "redis-cluster", "memory.redis.url") in found(diagnosis)

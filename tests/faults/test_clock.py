@@ -45,7 +45,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> JumpingClock:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def on(tmp_path: Path, model_directory: Path, clock: JumpingClock) -> AsyncIterator[Installation]:
-    memory = {**PATIENT, "retain": {"tick_seconds": 0.1, "session_idle_seconds": 1}}
+    # Without a sweep, which deletes for good what has expired by the clock as it stands then.
+    retain, ageing = {"tick_seconds": 0.1, "session_idle_seconds": 1}, {"sweep_seconds": 30 * DAY.total_seconds()}
+    memory = {**PATIENT, "retain": retain, "ageing": ageing}
     async with installed_with(tmp_path, model_directory, InProcess, sidecar_config={"memory": memory}) as installation:
         yield installation
 
