@@ -131,7 +131,7 @@ screenshots: setup chromium ## let the tests of the console take the pictures th
 docs-check: setup
 	@out=$$(mktemp -d) && trap 'rm -r "$$out"' EXIT && $(MKDOCS) --site-dir "$$out" && echo "the documentation's links are good"
 
-# Without the environment, which would be made first: the two take a minute or two each, and one processor.
+# Needs no environment, so that it can run while one is installed: each of the two keeps one processor busy.
 wheel: ## build the wheel, install it by name into an empty environment, run it from there; leaves it in dist/
 	@$(PYTHON) .ci/wheel.py
 

@@ -18,7 +18,7 @@ _ASIDE = ThreadPoolExecutor(1, "aside")
 
 
 async def aside(work: Callable[[], T]) -> T:
-    """Run what takes some milliseconds of a processor beside the event loop, where tokens would wait for it.
+    """Run what takes some milliseconds of a processor in a thread: in the event loop, tokens would wait for it.
 
     One piece after the other, however many ask: each thread that computes takes the interpreter from the event loop once more,
     and the loop's own threads are for requests.

@@ -73,8 +73,8 @@ async def serve_management(
 async def _serve(app: FastAPI, listen: str, on_exit: AsyncExitStack) -> None:
     """Serve with all routes made.
 
-    FastAPI makes those of included routers while the first request looks for its own, for some 50 ms, and every exchange that
-    is under way would wait for it.
+    FastAPI makes those of included routers while the first request looks for its own, for tens of milliseconds, and every
+    exchange that is under way would wait for it.
     """
     for route in app.routes:
         route.matches({"type": "http", "method": "", "path": "", "headers": []})

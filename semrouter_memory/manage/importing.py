@@ -87,18 +87,15 @@ class _Numbered:
     memory: Memory
 
 
-def _read_all(
-    lines: Sequence[tuple[int, bytes]], read: Callable[[bytes], Memory]
-) -> tuple[list[_Numbered], list[tuple[int, InvalidRequestError]]]:
-    """The memories in numbered lines, and why the others are refused."""
+def _read_all(lines: Sequence[tuple[int, bytes]], read: Callable[[bytes], Memory], report: Imported) -> list[_Numbered]:
+    """The memories in numbered lines; the report says why others are refused."""
     memories: list[_Numbered] = []
-    refused: list[tuple[int, InvalidRequestError]] = []
     for number, line in lines:
         try:
             memories.append(_Numbered(number, read(line)))
         except InvalidRequestError as error:
-            refused.append((number, error))
-    return memories, refused
+            report.refuse(number, error)
+    return memories
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,11 +192,8 @@ class Importer:
         exact: bool,
     ) -> None:
         # A line may be long and have to be looked through for secrets: requests go on meanwhile.
-        batch, refused = await aside(partial(_read_all, lines, read))
-        for number, error in refused:
-            report.refuse(number, error)
         owners: dict[str, list[_Numbered]] = {}
-        for one in batch:
+        for one in await aside(partial(_read_all, lines, read, report)):
             owners.setdefault(one.memory.scope.owner, []).append(one)
         for owner, own in owners.items():
             await self._write(Scope.of_owner(owner), own, report, exact=exact)

@@ -6,7 +6,6 @@ The application puts an `OperatorContext` into its state.
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from functools import partial
 from http import HTTPStatus
 from pathlib import Path as FilePath
 from typing import Annotated, Any, Literal, Protocol, Self
@@ -22,11 +21,10 @@ from semrouter_memory.manage.access import CONFLICT, NDJSON, NOT_FOUND, TOO_LARG
 from semrouter_memory.manage.backup import require_all
 from semrouter_memory.manage.http_server import refusal
 from semrouter_memory.manage.importing import Imported
-from semrouter_memory.manage.portable import export_lines
+from semrouter_memory.manage.portable import exported
 from semrouter_memory.manage.schemas import MAX_PAGE, ApiAnswer, ApiList, ApiRequest
 from semrouter_memory.model import LoggedTurn, Memory, Scope, TurnState
 from semrouter_memory.ports import TurnLog
-from semrouter_memory.priority import aside
 from semrouter_memory.replay.recordings import Recordings
 
 _RETRY_PAGE = 200
@@ -333,7 +331,7 @@ async def show_collection(context: Context, name: Name) -> CountedCollection:
 async def export_collection(context: Context, name: Name) -> StreamingResponse:
     """Every memory of every user, one JSON object a line. The connection is cut when it cannot be completed."""
     await _embedding(context.collections, name)
-    return StreamingResponse(_lines(context.collections, name), media_type=NDJSON)
+    return StreamingResponse(exported(context.collections.scan(name), exact=True), media_type=NDJSON)
 
 
 @collection_routes.delete("/{name}", summary="Drop a collection", responses=NOT_FOUND)
@@ -392,8 +390,3 @@ async def _embedding(collections: Collections, name: str) -> str:
     if embedding is None:
         raise NotFoundError("no such collection", kind="collection")
     return embedding
-
-
-async def _lines(collections: Collections, name: str) -> AsyncIterator[bytes]:
-    async for memories in collections.scan(name):
-        yield await aside(partial(export_lines, memories, exact=True))

@@ -1,4 +1,4 @@
-"""Memories as lines of JSON: what an export writes and an import reads. Pure.
+"""Memories as lines of JSON: what an export writes and an import reads.
 
 Strategy: an export's line is the API's own JSON of a memory, so an import takes everything that the API shows. A line made
 by hand needs a `content` only, or the parts of an episode; without an id it gets one from what it says, so that importing it again changes nothing.
@@ -6,9 +6,10 @@ by hand needs a `content` only, or the parts of an episode; without an id it get
 
 import re
 from codecs import BOM_UTF8
-from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Annotated, Any, Self
 
 import orjson
@@ -29,6 +30,7 @@ from semrouter_memory.model import (
     Scope,
     derived_id,
 )
+from semrouter_memory.priority import aside
 from semrouter_memory.retain.episodes import rendered
 
 MAX_LINE_BYTES = 512 * 1024
@@ -123,9 +125,11 @@ def export_line(memory: Memory, *, exact: bool = False) -> bytes:
     return shown.model_dump_json(exclude=_USAGE).encode() + b"\n"
 
 
-def export_lines(memories: Iterable[Memory], *, exact: bool = False) -> bytes:
-    """Same as `export_line`, of all of them: some seconds of a processor for ten thousand, which are for a thread."""
-    return b"".join(export_line(memory, exact=exact) for memory in memories)
+async def exported(pages: AsyncIterable[Sequence[Memory]], *, exact: bool = False) -> AsyncIterator[bytes]:
+    """The lines of each page. They are made while they are joined. Args: exact: see `export_line`."""
+    async for memories in pages:
+        lines = map(partial(export_line, exact=exact), memories)
+        yield await aside(partial(b"".join, lines))
 
 
 def parse(line: bytes) -> ImportLine:

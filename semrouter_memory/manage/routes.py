@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from functools import partial
 from http import HTTPStatus
 from importlib import import_module
 from typing import Annotated, Literal
@@ -32,7 +31,7 @@ from semrouter_memory.manage.explaining import ExplainableSearch, RecallJson, Re
 from semrouter_memory.manage.http_server import described, refusal
 from semrouter_memory.manage.importing import Imported
 from semrouter_memory.manage.parameters import IsPinned, OneForm, OneProject, OneSource, observed_in
-from semrouter_memory.manage.portable import export_lines
+from semrouter_memory.manage.portable import exported
 from semrouter_memory.manage.reflecting import Reflection, ReflectRequest
 from semrouter_memory.manage.schemas import (
     MAX_PAGE,
@@ -53,7 +52,6 @@ from semrouter_memory.manage.schemas import (
     UpdateRequest,
 )
 from semrouter_memory.model import ANY_MEMORY, Criteria, Memory, MemoryType, OwnerKind, Scope, parse_filter
-from semrouter_memory.priority import aside
 
 router = api_router(PREFIX, "memory")
 
@@ -195,10 +193,10 @@ async def export_memories(
     history: Annotated[bool, Query(description="Superseded memories too; `superseded_at` marks them.")] = True,  # noqa: FBT002 - the framework's way
 ) -> StreamingResponse:
     """Every memory, or those of a period, newest first, one JSON object a line. The connection is cut when it cannot be completed."""
-    memories = api.service.export(api.owner, observed=observed, history=history)
-    # The first ones are fetched before the response begins, so that an unavailable store is a 503 and not a broken stream.
-    first = await anext(memories)
-    return StreamingResponse(_lines(first, memories), media_type=NDJSON)
+    lines = exported(api.service.export(api.owner, observed=observed, history=history))
+    # The first ones are made before the response begins, so that an unavailable store is a 503 and not a broken stream.
+    first = await anext(lines)
+    return StreamingResponse(_all(first, lines), media_type=NDJSON)
 
 
 @router.get("/entities", summary="List the names in memories")
@@ -362,7 +360,7 @@ def _as_sent(request: Request, decoded: str) -> str:
     return unquote_to_bytes(rest[: -len(_END)]).decode("utf-8", "surrogateescape")
 
 
-async def _lines(first: Sequence[Memory], rest: AsyncIterator[Sequence[Memory]]) -> AsyncIterator[bytes]:
-    yield await aside(partial(export_lines, first))
-    async for memories in rest:
-        yield await aside(partial(export_lines, memories))
+async def _all(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield first
+    async for lines in rest:
+        yield lines

@@ -57,7 +57,7 @@ from semrouter_memory.model import (
     Scope,
     Usage,
 )
-from semrouter_memory.ports import NewId, OwnerHold
+from semrouter_memory.ports import NewId, OwnerHold, Tombstones
 from semrouter_memory.recall.vector_search import VectorSearch
 from semrouter_memory.retain.episodes import rendered
 from semrouter_memory.retain.passages import embedded, whole
@@ -140,12 +140,7 @@ class MemoryService:
         criteria = replace(criteria, active_at=None if history else now)
         page = await self._reader.page(criteria, limit=limit, cursor=cursor)
         deleted = await self._turn_log.tombstones(criteria.scope)
-        shown = (
-            memory
-            for memory in page.memories
-            if not deleted.covers(memory) and (memory.expires_at is None or memory.expires_at > now) and wanted(memory)
-        )
-        return Page(tuple(shown), page.cursor)
+        return Page(tuple(filter(wanted, _valid(page.memories, deleted, now))), page.cursor)
 
     async def history(self, scope: Scope, memory_id: str) -> list[Memory]:
         """All memories that replaced one another to which that one belongs, oldest first; deleted ones never.
@@ -170,11 +165,7 @@ class MemoryService:
         criteria = Criteria(scope, active_at=None if history else now, observed=observed)
         async for page in pages(self._reader, criteria, limit=_EXPORT_PAGE):
             deleted = await self._turn_log.tombstones(scope)
-            yield [
-                memory
-                for memory in page
-                if not deleted.covers(memory) and (memory.expires_at is None or memory.expires_at > now)
-            ]
+            yield _valid(page, deleted, now)
 
     async def entities(self, scope: Scope) -> list[Entity]:
         """The names in the owner's active memories.
@@ -418,6 +409,15 @@ def _start(cursor: str) -> int:
     if not re.fullmatch(r"\d{0,6}", cursor, re.ASCII):
         raise InvalidRequestError("the cursor is not one that a search gave", field="cursor")
     return int(cursor or 0)
+
+
+def _valid(memories: Iterable[Memory], deleted: Tombstones, now: datetime) -> list[Memory]:
+    """Those that were not deleted and have not expired."""
+    return [
+        memory
+        for memory in memories
+        if not deleted.covers(memory) and (memory.expires_at is None or memory.expires_at > now)
+    ]
 
 
 def _askable(memory_id: str) -> bool:

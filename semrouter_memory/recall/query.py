@@ -30,8 +30,8 @@ _MAX_TERMS = 24
 _CONTEXT_MESSAGES = 2
 _NAMED_MESSAGES = 6
 """Where each of the user's messages among so many begins with a name, a client wrote it."""
-_LEAST_MESSAGES = 20
-"""Of a conversation, where there are so many: a model that rewrites the question is shown fewer."""
+SHOWN_MESSAGES = 6
+"""Of a conversation, to a model that rewrites the question."""
 _CONTEXT_CHARS = 700
 """A model reads about a thousand characters, and the question stands behind its context."""
 _MESSAGE_CHARS = {Role.USER: 300, Role.ASSISTANT: 150}
@@ -150,10 +150,10 @@ def _last_said(text: str, history: Sequence[Message]) -> tuple[str, Sequence[Mes
 
 
 def _recent(history: Sequence[Message]) -> Sequence[Message]:
-    """What was said since the first of the last user messages, and no less than anybody reads."""
+    """What is read of it: since the first of the last user messages, and no less than a model is shown."""
     users = (at for at in reversed(range(len(history))) if history[at].role is Role.USER)
     first = next(islice(users, HISTORY_MESSAGES - 1, None), 0)
-    return history[max(min(first, len(history) - _LEAST_MESSAGES), 0) :]
+    return history[max(min(first, len(history) - SHOWN_MESSAGES), 0) :]
 
 
 def _own(message: Message) -> Message:

@@ -800,7 +800,7 @@ async def test_without_the_token_nobody_is_an_operator(house: House, token: str 
     ("function", "method", "path"),
     [
         ("semrouter_memory.store.memory_collection.listed", "GET", ""),
-        ("semrouter_memory.manage.routes.export_lines", "GET", "/export"),
+        ("semrouter_memory.manage.portable.export_line", "GET", "/export"),
         ("semrouter_memory.manage.portable.parse", "POST", "/import"),
         ("fastapi.FastAPI.openapi", "GET", "/openapi.json"),
     ],

@@ -224,7 +224,7 @@ def test_of_a_long_conversation_is_read_what_counts(answers: int) -> None:
     longer = [*[Message(Role.USER, "Fix the tests"), *steps] * 30, *recent]
     found = Query(text="How much?", history=longer, now=NOW, max_chars=4_000)
     assert found.history[-len(recent) :] == tuple(recent)
-    assert len(found.history) == max(len(recent), 20)
+    assert len(found.history) == max(len(recent), 6)
     assert found.search_words == "How much? planning hawaii hotels flights"
     assert found.search_text == search_text("How much?", recent, max_chars=4_000)
 
