@@ -110,9 +110,10 @@ class ParsedRequest:
         )
 
     @property
-    def before(self) -> tuple[Message, ...]:
-        """What came before the last answer, which may be one of nothing but calls, and that answer."""
-        return self.history if self.stored_by_server else (*self.history, *self.parted)
+    def steps_before(self) -> tuple[Message, ...]:
+        """This turn up to its last answer of nothing but calls, and that answer."""
+        # In a stored chain no step is a turn of its own, see `turn_of`.
+        return () if self.stored_by_server else self.parted
 
     @property
     def last_texts(self) -> tuple[str, ...]:
@@ -121,8 +122,7 @@ class ParsedRequest:
 
     @property
     def _answered(self) -> int:
-        # In a stored chain no step is a turn of its own, see `turn_of`.
-        return 0 if self.stored_by_server else sum(message.role is Role.USER for message in self.parted)
+        return sum(message.role is Role.USER for message in self.steps_before)
 
     @property
     def query(self) -> str:
@@ -298,8 +298,3 @@ def _chain(messages: Iterable[Message], chain: bytes) -> Iterator[bytes]:
                 chain + message.role.value.encode() + b"\0" + text.encode("utf-8", "replace")
             ).digest()
         yield chain
-
-
-def history_hash(history: Sequence[Message]) -> str:
-    """The transcript hash of what came before the turn; "" without an assistant message, which is a new session."""
-    return transcript_hash(history) if any(message.role is Role.ASSISTANT for message in history) else ""

@@ -148,6 +148,11 @@ class Exchange:
         return self.finished or (self.observing and self._answer is not None and self._answer.ended)
 
     @property
+    def body_bytes(self) -> int:
+        """How much of the request's body has come."""
+        return self._size
+
+    @property
     def observing(self) -> bool:
         """Envoy shows copies and takes no answers."""
         return self._protocol.observing

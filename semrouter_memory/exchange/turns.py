@@ -12,7 +12,6 @@ from semrouter_memory.codec.base import (
     Outline,
     ParsedRequest,
     continued_hash,
-    history_hash,
     transcript_hash,
     transcript_hashes,
 )
@@ -62,11 +61,13 @@ class TurnSource:
     Attributes:
         asked: the turn as far as the request tells it; its items are what the request adds to a stored chain, None when they
             are not stored.
-        parsed: the request without its body.
+        parsed: the request without its body and without the conversation before this turn.
+        history: transcript hash of that conversation.
     """
 
     asked: Turn
     parsed: ParsedRequest
+    history: str
 
 
 def recall_request(
@@ -141,19 +142,21 @@ def turn_source(
     agent: str,
     at: datetime,
 ) -> TurnSource:
-    """The parts of a request that are held until its answer has come; the body is not.
+    """The parts of a request that are held until its answer has come; neither its body nor its conversation is.
 
     Items are held of stored chains only, and not of a request that brings earlier answers along: one that repeats its
     conversation each time would be stored again and again.
     """
     chained = parsed.stored_by_server and not parsed.conversation_id
     fresh = all(message.role is not Role.ASSISTANT for message in parsed.history)
+    history = transcript_hash(parsed.history)
     asked = Turn(
         scope=scope,
         hints=SessionHints(
             explicit=headers.get(config.identity.session_header),
             conversation_id=parsed.conversation_id,
             previous_response_id=parsed.previous_response_id,
+            history_hash=continued_hash(history, parsed.steps_before) if parsed.steps_before or not fresh else "",
         ),
         user_texts=parsed.said_by(scope.owner_id),
         assistant_text="",
@@ -166,7 +169,7 @@ def turn_source(
         ends_session=ends_session(headers, parsed.settings, config.identity, config.signals),
         items=items if chained and fresh else None,
     )
-    return TurnSource(asked, replace(parsed, body=None, entries=()))
+    return TurnSource(asked, replace(parsed, body=None, entries=(), history=(), visible=()), history)
 
 
 def turn_of(source: TurnSource, answer: Answer) -> Turn | None:
@@ -191,16 +194,14 @@ def turn_of(source: TurnSource, answer: Answer) -> Turn | None:
         return None
     if not asked.user_texts and (is_cut or not chained):
         return None
-    history = history_hash(parsed.before)
     kept_aside = not ends_turn and parsed.stored_by_server
     return replace(
         asked,
-        hints=replace(asked.hints, history_hash=history),
         assistant_text=answer.text if ends_turn and not is_cut else "",
         response_id=answer.response_id,
         model=answer.model or asked.model,
         # A chained request shows only a part of its conversation: the hash of that part would name another one.
-        transcript_hashes=() if chained else _transcripts(history, parsed, answer if ends_turn else None),
+        transcript_hashes=() if chained else _transcripts(source.history, parsed, answer if ends_turn else None),
         tools=(*asked.tools, *_called(answer)) if kept_aside else asked.tools,
         complete=not kept_aside,
         looped=not chained and (is_cut or (not parsed.stored_by_server and (bool(asked.tools) or not ends_turn))),
@@ -234,13 +235,11 @@ def _items(asked: Turn, answer: Answer) -> tuple[Json, ...] | None:
 def _transcripts(history: str, parsed: ParsedRequest, answer: Answer | None) -> tuple[str, ...]:
     """One hash per choice, since the client may go on from any of them; the conversation before it is hashed once.
 
-    A later request has a text's conversation without the calls on the way, and that of calls (None) as
-    `ParsedRequest.before` tells it.
+    A later request has a text's conversation without the calls on the way, and that of calls (None) with the steps before.
     """
     if answer is None:
-        return (transcript_hash((*parsed.before, *(Message(Role.USER, text) for text in parsed.last_texts), CALLS)),)
-    if parsed.parted or not history:
-        history = transcript_hash(parsed.history)
+        last = (Message(Role.USER, text) for text in parsed.last_texts)
+        return (continued_hash(history, (*parsed.steps_before, *last, CALLS)),)
     asked = continued_hash(history, _user_messages(parsed))
     texts = dict.fromkeys(text for text in answer.texts if text)
     return tuple(continued_hash(asked, (Message(Role.ASSISTANT, text),)) for text in texts)

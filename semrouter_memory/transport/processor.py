@@ -4,24 +4,32 @@ import asyncio
 import hmac
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
+from typing import Protocol, TypeVar
 
 import grpc.aio
 
 from semrouter_memory.events import ExchangeBypassed, ExchangeFailed, SettingsUnreadable, TurnDropped
-from semrouter_memory.exchange.events import Event, RequestHeaders
+from semrouter_memory.exchange.events import Event, RequestBody, RequestHeaders, RequestTrailers
 from semrouter_memory.exchange.exchange import Exchange
 from semrouter_memory.exchange.policy import route_settings
-from semrouter_memory.exchange.replies import NeedRecall, Outcome, Reply
+from semrouter_memory.exchange.replies import NeedRecall, Outcome, Reply, Step
 from semrouter_memory.exchange.turns import ExchangeSettings
 from semrouter_memory.model import Appended, Reason, RecallRequest, RecallResult, Turn
 from semrouter_memory.ports import Clock, Observer
 from semrouter_memory.transport import wire
 
+T = TypeVar("T")
+
 _ASIDE_SECONDS = 0.01
 """About what a request takes."""
+_LARGE_BYTES = 64 * 1024
+"""A body of a hundred messages, which takes a millisecond to read."""
+_LARGE_BODIES = ThreadPoolExecutor(1, "large-bodies")
+"""One after the other: each thread that computes takes the interpreter from the event loop once more."""
 
 
 class StreamSpans(Protocol):
@@ -97,7 +105,7 @@ class Processor:
                 event = wire.event_from(message)
                 if spans is not None and isinstance(event, RequestHeaders):
                     spans.headers(event.headers.get)
-                step = exchange.receive(event)
+                step = await _received(exchange, event)
                 outcome = None if settled else _refused(exchange)
                 if isinstance(step, NeedRecall):
                     step, outcome = await self._recalled(exchange, step.request, spans)
@@ -131,7 +139,7 @@ class Processor:
                 finished(result)
         duration_ms = (time.perf_counter() - started) * 1000
         outcome = Outcome(result=result, unreadable=exchange.unreadable, duration_ms=duration_ms)
-        return exchange.recalled(result), outcome
+        return await _aside_if_large(exchange, partial(exchange.recalled, result)), outcome
 
     def _hand_over(self, exchange: Exchange, spans: StreamSpans | None) -> None:
         turn = exchange.take_turn()
@@ -169,6 +177,26 @@ def _refused(exchange: Exchange) -> Outcome | Reason | None:
     if exchange.refusal is None or not exchange.unreadable:
         return exchange.refusal
     return Outcome(result=RecallResult(reason=exchange.refusal), unreadable=exchange.unreadable)
+
+
+async def _received(exchange: Exchange, event: Event) -> Step:
+    match event:
+        case RequestBody():
+            return await _aside_if_large(exchange, partial(exchange.receive, event), coming=len(event.data))
+        case RequestTrailers():
+            return await _aside_if_large(exchange, partial(exchange.receive, event))
+    return exchange.receive(event)
+
+
+async def _aside_if_large(exchange: Exchange, work: Callable[[], T], coming: int = 0) -> T:
+    """What is done with the request's body: with a large one in a thread, as in the event loop others' tokens would wait for it.
+
+    Args:
+        coming: bytes that are not part of it yet.
+    """
+    if exchange.body_bytes + coming < _LARGE_BYTES:
+        return work()
+    return await asyncio.get_running_loop().run_in_executor(_LARGE_BODIES, work)
 
 
 async def _step_aside(message: wire.Message, exchange: Exchange) -> None:

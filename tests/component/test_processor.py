@@ -1,10 +1,14 @@
 """The driver behind a real gRPC server, spoken to by a real channel."""
 
 import asyncio
+import json
+import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -275,6 +279,41 @@ async def test_large_messages_pass(service: Service) -> None:
             await exchange(target, messages)
     assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert len(service.recall.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("function", "messages"),
+    [
+        ("semrouter_memory.codec.api.Codec.parse", SINGLE),
+        ("semrouter_memory.codec.api.Codec.rewrite", SINGLE),
+        ("semrouter_memory.exchange.turns.transcript_hash", RETAIN),
+    ],
+)
+async def test_a_long_conversation_is_read_and_changed_beside_the_event_loop(
+    service: Service, monkeypatch: pytest.MonkeyPatch, function: str, messages: list[pb.ProcessingRequest]
+) -> None:
+    """Which every other exchange needs: their tokens would wait for it."""
+    threads: list[int] = []
+    original = resolve_name(function)
+
+    def noting(*arguments: Any, **options: Any) -> Any:
+        threads.append(threading.get_ident())
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(function, noting)
+    said = [{"role": role, "content": "Where is my bike? " * 5} for role in ("user", "assistant")] * 500
+    asked = {"role": "user", "content": "And now?"}
+    long = pb.HttpBody(body=json.dumps({"messages": [*said, asked]}).encode(), end_of_stream=True)
+    async with service.serve() as channel:
+        await exchange(
+            channel,
+            [pb.ProcessingRequest(request_body=long) if each.HasField("request_body") else each for each in messages],
+        )
+    (turn,) = service.retain.turns
+    assert turn.user_texts == ("And now?",)
+    assert turn.hints.history_hash
+    assert threads
+    assert threading.get_ident() not in threads
 
 
 async def test_unix_socket_with_narrow_permissions(service: Service, tmp_path: Path) -> None:

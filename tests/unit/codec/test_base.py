@@ -5,7 +5,6 @@ import pytest
 from semrouter_memory.codec.base import (
     BLOCK_CLOSE,
     BLOCK_OPEN,
-    history_hash,
     strip_block,
     strip_reasoning,
     transcript_hash,
@@ -77,10 +76,6 @@ def test_transcript_hash_ignores_what_clients_and_servers_add_or_drop() -> None:
 )
 def test_transcript_hash_tells_conversations_apart(other: tuple[Message, ...]) -> None:
     assert transcript_hash(other) != transcript_hash((Message(Role.USER, "a"), Message(Role.ASSISTANT, "b")))
-
-
-def test_no_assistant_message_is_a_new_session() -> None:
-    assert history_hash(()) == history_hash((Message(Role.USER, "hi"),)) == ""
 
 
 def test_a_conversation_of_nothing_but_marks_is_hashed_quickly() -> None:

@@ -136,7 +136,7 @@ def test_what_the_user_says_behind_calls(
     messages: list[Any], before: tuple[Message, ...], last: tuple[str, ...]
 ) -> None:
     parsed = parse(*messages)
-    assert (parsed.before, parsed.last_texts, parsed.said_by("alice")) == (before, last, last)
+    assert ((*parsed.history, *parsed.steps_before), parsed.last_texts, parsed.said_by("alice")) == (before, last, last)
 
 
 def test_what_frameworks_of_several_agents_send_of_the_user_is_the_users() -> None:
