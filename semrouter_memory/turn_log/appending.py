@@ -216,8 +216,7 @@ async def _stored_before(view: View, bound: BoundedTurn, around: Surroundings) -
 def _beginnings(bound: BoundedTurn) -> Iterator[BoundedTurn]:
     """What the turn was before the user added a text, and before that, as far as that can be told."""
     turn, texts = bound.turn, bound.turn.user_texts
-    is_chained = turn.hints.previous_response_id or turn.hints.conversation_id
-    if is_chained or bound.text_chars != sum(map(len, texts)):
+    if bound.text_chars != sum(map(len, texts)):
         return
     for count in range(len(texts) - 1, max(len(texts) - 1 - _MAX_ADDED, 0), -1):
         first = replace(turn, user_texts=texts[:count], request_id="", retry_of="")

@@ -208,6 +208,8 @@ class TestNoLaterStep:
 class TestNoAnswer:
     """The client dropped what there was of a stopped answer, and sends the user's words of both turns."""
 
+    CHAINS = pytest.mark.parametrize("place", [{"before": "r0"}, {"conversation": "c"}], ids=str)
+
     def after(self, *texts: str, seconds: float = 5, answer: str = "Yes.", **place: Any) -> Turn:
         return a_turn(*texts, at=START + timedelta(seconds=seconds), answer=answer, looped=not answer, **place)
 
@@ -230,6 +232,27 @@ class TestNoAnswer:
         await accept(turn_log, self.after(TOLD, "Or snow?", **place))
         assert await outcome(turn_log, called(**place)) is AppendOutcome.DUPLICATE
         assert [text for text, *_ in await stored(turn_log)][1:] == [f"{TOLD}\nOr snow?"]
+
+    @CHAINS
+    async def test_nor_where_the_server_keeps_the_conversation(
+        self, turn_log: WholeTurnLog, place: dict[str, Any]
+    ) -> None:
+        """The turn goes on from the same response, with all of its items."""
+        session = await accept(turn_log, a_turn("Hello", response="r0", conversation=place.get("conversation", "")))
+        assert await accept(turn_log, a_turn(TOLD, answer="", **place)) == session
+        both = replace(self.after(TOLD, "Or snow?", response="r2", **place), items=(TOLD, "Or snow?", "Yes."))
+        assert await accept(turn_log, both) == session
+        assert await outcome(turn_log, both) is AppendOutcome.DUPLICATE
+        assert [text for text, *_ in await stored(turn_log)] == ["Hello", TOLD, "Or snow?"]
+        chain = await turn_log.chain(ALICE, "r2", limit=5)
+        assert chain.turns[-1].items == both.items
+
+    @CHAINS
+    async def test_nor_where_it_arrives_last_there(self, turn_log: WholeTurnLog, place: dict[str, Any]) -> None:
+        await accept(turn_log, a_turn("Hello", response="r0", conversation=place.get("conversation", "")))
+        await accept(turn_log, self.after(TOLD, "Or snow?", **place))
+        assert await outcome(turn_log, a_turn(TOLD, answer="", **place)) is AppendOutcome.DUPLICATE
+        assert [text for text, *_ in await stored(turn_log)] == ["Hello", f"{TOLD}\nOr snow?"]
 
     async def test_of_a_message_that_is_edited_the_one_before_it_is_said_once(self, turn_log: WholeTurnLog) -> None:
         await accept(turn_log, a_turn("what they go on from", transcripts=("h",)))
