@@ -24,7 +24,6 @@ BOM = b"\xef\xbb\xbf"
 MAX_VALUES = 250_000
 """Some 80,000 messages; read and edited in less than a second."""
 
-_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 _STRUCTURE = b",[{"
 _MAX_INT_DIGITS = 300
 _TOO_DEEP = "depth limit exceeded"
@@ -78,9 +77,9 @@ def holds_too_many_values(raw: bytes | bytearray, *, max_values: int = MAX_VALUE
     """Whether a JSON text has more values than that, those inside of values counted too."""
     if len(raw) <= max_values or _structure(raw) <= max_values:
         return False
-    # What looks like structure may stand inside strings, as in pasted code. Each pass over one takes time as well.
-    bare, strings = _STRING.subn(b"", raw, count=max_values)
-    return strings == max_values or _structure(bare) > max_values
+    # What looks like structure may stand inside strings, as in pasted code. Each of these takes time as well.
+    parts = raw.replace(rb"\\", b"").replace(rb"\"", b"").split(b'"', 2 * max_values)
+    return len(parts) > 2 * max_values or _structure(b"".join(parts[::2])) > max_values
 
 
 def _structure(raw: bytes | bytearray) -> int:
