@@ -14,16 +14,22 @@ _PAUSE_SECONDS = 0.01
 _LONGEST_SECONDS = 2.0
 """Under a load that has gone on for so long without a pause, background work is done at the same time."""
 
-_ASIDE = ThreadPoolExecutor(1, "aside")
 
-
-async def aside(work: Callable[[], T]) -> T:
-    """Run what takes some milliseconds of a processor in a thread: in the event loop, tokens would wait for it.
+class Aside:
+    """A thread for what takes some milliseconds of a processor: in the event loop, tokens would wait for it.
 
     One piece after the other, however many ask: each thread that computes takes the interpreter from the event loop once more,
-    and the loop's own threads are for requests.
+    and the loop's own threads are for requests. What must not wait for one another has a thread each.
     """
-    return await asyncio.get_running_loop().run_in_executor(_ASIDE, work)
+
+    def __init__(self, name: str) -> None:
+        self._thread = ThreadPoolExecutor(1, name)
+
+    async def run(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+
+MANAGEMENT, LARGE_BODIES, DOCUMENT_READING = Aside("management"), Aside("large-bodies"), Aside("document-reading")
 
 
 class RequestsFirst:

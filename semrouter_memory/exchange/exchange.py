@@ -57,6 +57,7 @@ class Exchange:
         received_at: when the stream was opened; the time of the turn.
 
     Attributes:
+        body_bytes: how much of the request's body has come.
         refusal: why the exchange is not (or no longer) ours; None while it is.
         lost_answer: why an answer that came well cannot be read, and its content encoding if that is unknown; None: it can.
         unreadable: names of the settings, of the route and the body, that cannot be read.
@@ -72,7 +73,7 @@ class Exchange:
         self._codec: Codec | None = None
         self._requester = Requester("")
         self._chunks: list[bytes] = []
-        self._size = 0
+        self.body_bytes = 0
         self._body_ended = False
         self._position = Position.SYSTEM
         self._parsed: ParsedRequest | None = None
@@ -148,11 +149,6 @@ class Exchange:
         return self.finished or (self.observing and self._answer is not None and self._answer.ended)
 
     @property
-    def body_bytes(self) -> int:
-        """How much of the request's body has come."""
-        return self._size
-
-    @property
     def observing(self) -> bool:
         """Envoy shows copies and takes no answers."""
         return self._protocol.observing
@@ -194,7 +190,7 @@ class Exchange:
         if self._state is not State.REQUEST:
             return self._pass_on(event.data, ended=event.end_of_stream)
         self._hold(event.data)
-        if self._size > self._settings.max_body_bytes:
+        if self.body_bytes > self._settings.max_body_bytes:
             return self._give_up(Reason.BODY_TOO_LARGE, ended=event.end_of_stream)
         if self._protocol.request_body is BodyMode.BUFFERED or event.end_of_stream:
             return self._body_complete(ended=event.end_of_stream)
@@ -291,7 +287,7 @@ class Exchange:
 
     def _hold(self, data: bytes) -> None:
         """Keep a piece of the body. A client may send it byte by byte, and each piece of its own would take 50."""
-        self._size += len(data)
+        self.body_bytes += len(data)
         if self._chunks and len(self._chunks[-1]) < _PIECE_BYTES:
             self._chunks[-1] += data
         else:
@@ -335,7 +331,7 @@ class Exchange:
     # -- response ------------------------------------------------------------------------------------------------------
 
     def _response_headers(self, event: ResponseHeaders) -> Step:
-        if self._state is State.REQUEST and self._protocol.observing and self._size:
+        if self._state is State.REQUEST and self._protocol.observing and self.body_bytes:
             # The request ended with trailers, which the shipped filter does not send.
             self._body_complete(ended=True)
         if self._state is State.IDLE:

@@ -5,14 +5,11 @@ leaves a document as it was or incomplete, and listed as such. Adding it again c
 as that of a project of memories does: from then on nothing shows the document, and no writer brings it back.
 """
 
-import asyncio
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import TypeVar
 
 from semrouter_memory.backends import Backends
 from semrouter_memory.config import KnowledgeConfig
@@ -43,12 +40,11 @@ from semrouter_memory.model import (
     Scope,
 )
 from semrouter_memory.ports import OwnerHold, Tombstones
+from semrouter_memory.priority import DOCUMENT_READING
 from semrouter_memory.recall.documents import DocumentSearch
 from semrouter_memory.recall.query import Query
 from semrouter_memory.recall.query_vectors import QueryVectors
 from semrouter_memory.recall.strategy import best_first
-
-T = TypeVar("T")
 
 _EMBEDDED_AT_ONCE = 16
 """Passages in one call of the embedder, which memories of other requests wait for."""
@@ -122,8 +118,6 @@ class KnowledgeService:
         self._deletions, self._clock = documents.turn_log, documents.clock
         self._locked_change = documents.locked_change
         self._deletion, self._config = deletion, config
-        # One document after the other: those who learn and recall need the event loop's own threads.
-        self._thread = ThreadPoolExecutor(1, "read-document")
         self._search = DocumentSearch(
             reader=self._reader, vectors=QueryVectors(self._embedder), clock=self._clock, config=config
         )
@@ -151,10 +145,10 @@ class KnowledgeService:
         upload = upload.completed(known)
         if known is not None and known.content_hash == upload.content_hash:
             return known, AddOutcome.UNCHANGED
-        found = await self._in_thread(lambda: read(upload.source, upload.data, kind))
+        found = await DOCUMENT_READING.run(lambda: read(upload.source, upload.data, kind))
         asserted = await self._deletions.timestamp()
         document = _described(upload, kind, found.title, now=min(asserted, self._clock.now()))
-        rows = await self._in_thread(lambda: self._passages(owner, document, found, asserted))
+        rows = await DOCUMENT_READING.run(lambda: self._passages(owner, document, found, asserted))
         complete = replace(document, content_hash=upload.content_hash, passages=tuple(row.id for row in rows))
         unchanged = frozenset(known.passages) if known is not None and known.is_complete else frozenset()
         embedded = await self._embedded([row for row in rows if row.id not in unchanged])
@@ -179,9 +173,6 @@ class KnowledgeService:
 
         outcome = AddOutcome.ADDED if known is None else AddOutcome.REFRESHED
         return (complete, outcome) if await self._locked_change(owner, write) else None
-
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     async def search(self, owner: Scope, text: str, *, limit: int) -> list[Hit]:
         """The passages most relevant to a text, best first, those of documents just added among them."""

@@ -21,7 +21,7 @@ from semrouter_memory.manage.admission import require_lasting
 from semrouter_memory.manage.schemas import ApiAnswer
 from semrouter_memory.model import IMPORTED_AT, PROVENANCE_IDS, QUOTE, Json, Memory, Scope
 from semrouter_memory.ports import OwnerHold, Tombstones
-from semrouter_memory.priority import aside
+from semrouter_memory.priority import MANAGEMENT
 from semrouter_memory.retain.passages import embedded
 
 _BATCH = 25
@@ -193,7 +193,7 @@ class Importer:
     ) -> None:
         # A line may be long and have to be looked through for secrets: requests go on meanwhile.
         owners: dict[str, list[_Numbered]] = {}
-        for one in await aside(partial(_read_all, lines, read, report)):
+        for one in await MANAGEMENT.run(partial(_read_all, lines, read, report)):
             owners.setdefault(one.memory.scope.owner, []).append(one)
         for owner, own in owners.items():
             await self._write(Scope.of_owner(owner), own, report, exact=exact)

@@ -30,7 +30,7 @@ from semrouter_memory.model import (
     Scope,
     derived_id,
 )
-from semrouter_memory.priority import aside
+from semrouter_memory.priority import MANAGEMENT
 from semrouter_memory.retain.episodes import rendered
 
 MAX_LINE_BYTES = 512 * 1024
@@ -129,7 +129,7 @@ async def exported(pages: AsyncIterable[Sequence[Memory]], *, exact: bool = Fals
     """The lines of each page. They are made while they are joined. Args: exact: see `export_line`."""
     async for memories in pages:
         lines = map(partial(export_line, exact=exact), memories)
-        yield await aside(partial(b"".join, lines))
+        yield await MANAGEMENT.run(partial(b"".join, lines))
 
 
 def parse(line: bytes) -> ImportLine:

@@ -4,7 +4,6 @@ import asyncio
 import hmac
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +19,7 @@ from semrouter_memory.exchange.replies import NeedRecall, Outcome, Reply, Step
 from semrouter_memory.exchange.turns import ExchangeSettings
 from semrouter_memory.model import Appended, Reason, RecallRequest, RecallResult, Turn
 from semrouter_memory.ports import Clock, Observer
+from semrouter_memory.priority import LARGE_BODIES
 from semrouter_memory.transport import wire
 
 T = TypeVar("T")
@@ -28,8 +28,6 @@ _ASIDE_SECONDS = 0.01
 """About what a request takes."""
 _LARGE_BYTES = 64 * 1024
 """A body of a hundred messages, which takes a millisecond to read."""
-_LARGE_BODIES = ThreadPoolExecutor(1, "large-bodies")
-"""One after the other: each thread that computes takes the interpreter from the event loop once more."""
 
 
 class StreamSpans(Protocol):
@@ -196,7 +194,7 @@ async def _aside_if_large(exchange: Exchange, work: Callable[[], T], coming: int
     """
     if exchange.body_bytes + coming < _LARGE_BYTES:
         return work()
-    return await asyncio.get_running_loop().run_in_executor(_LARGE_BODIES, work)
+    return await LARGE_BODIES.run(work)
 
 
 async def _step_aside(message: wire.Message, exchange: Exchange) -> None:
