@@ -13,6 +13,8 @@ _PAUSE_SECONDS = 0.01
 """Without a request, after which another one is not to be expected at once."""
 _LONGEST_SECONDS = 2.0
 """Under a load that has gone on for so long without a pause, background work is done at the same time."""
+_LARGE = 64 * 1024
+"""Size of a body of a hundred messages, which takes a millisecond to read."""
 
 
 class Aside:
@@ -29,7 +31,13 @@ class Aside:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
 
-MANAGEMENT, LARGE_BODIES, DOCUMENT_READING = Aside("management"), Aside("large-bodies"), Aside("document-reading")
+MANAGEMENT, DOCUMENT_READING = Aside("management"), Aside("document-reading")
+_LARGE_BODIES = Aside("large-bodies")
+
+
+async def for_body(size: int, work: Callable[[], T]) -> T:
+    """Run what reads or changes a request of that size, in bytes or characters: a large one aside."""
+    return await _LARGE_BODIES.run(work) if size >= _LARGE else work()
 
 
 class RequestsFirst:

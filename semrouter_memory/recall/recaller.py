@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain
 
 from semrouter_memory.config import RecallConfig
@@ -30,6 +30,7 @@ from semrouter_memory.model import (
     StrategyName,
 )
 from semrouter_memory.ports import Clock, Embedder, Observer, Tombstones, TurnLog
+from semrouter_memory.priority import for_body
 from semrouter_memory.recall.conversation import ToolLoopCache
 from semrouter_memory.recall.deadline import Deadline, StepTimer, discard, result_by
 from semrouter_memory.recall.documents import DocumentSearch
@@ -209,7 +210,8 @@ class Recaller:
 
         budget = self._budget(options, query.today)
         with timer.measure("rank"):
-            chosen = choose(
+            choosing = partial(
+                choose,
                 hits,
                 options,
                 visible=texts,
@@ -220,6 +222,7 @@ class Recaller:
                 others=others,
                 judge=judge,
             )
+            chosen = await for_body(sum(map(len, texts)), choosing)
         found = [*hits, *(hit for other in others for hit in other.hits)]
         reason = Reason.INJECTED if chosen else _why_nothing(result, found, given)
         ranking = best_first(found) if others else found
@@ -284,14 +287,17 @@ class Recaller:
             return ()
         for owner in self._document_owners(request):
             found = await self._not_deleted(owner, found, timer.explanation)
-        return choose(
+        texts = await visible() if visible is not None else request.visible
+        choosing = partial(
+            choose,
             found,
             replace(request.options, limit=self._documents.limit, types=None),
-            visible=await visible() if visible is not None else request.visible,
+            visible=texts,
             cost=self._cost(request.options),
             budget=Budget(tokens=self._documents.token_budget - self._frame(request.options, of_documents=True)),
             judge=timer.judge,
         )
+        return await for_body(sum(map(len, texts)), choosing)
 
     async def _repeated(self, earlier: RecallResult, scope: Scope) -> RecallResult:
         """The result of the turn's earlier step, without what was deleted since: the block stays the same in a loop."""

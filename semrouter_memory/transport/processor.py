@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import grpc.aio
 
@@ -19,15 +19,11 @@ from semrouter_memory.exchange.replies import NeedRecall, Outcome, Reply, Step
 from semrouter_memory.exchange.turns import ExchangeSettings
 from semrouter_memory.model import Appended, Reason, RecallRequest, RecallResult, Turn
 from semrouter_memory.ports import Clock, Observer
-from semrouter_memory.priority import LARGE_BODIES
+from semrouter_memory.priority import for_body
 from semrouter_memory.transport import wire
-
-T = TypeVar("T")
 
 _ASIDE_SECONDS = 0.01
 """About what a request takes."""
-_LARGE_BYTES = 64 * 1024
-"""A body of a hundred messages, which takes a millisecond to read."""
 
 
 class StreamSpans(Protocol):
@@ -137,7 +133,7 @@ class Processor:
                 finished(result)
         duration_ms = (time.perf_counter() - started) * 1000
         outcome = Outcome(result=result, unreadable=exchange.unreadable, duration_ms=duration_ms)
-        return await _aside_if_large(exchange, partial(exchange.recalled, result)), outcome
+        return await for_body(exchange.body_bytes, partial(exchange.recalled, result)), outcome
 
     def _hand_over(self, exchange: Exchange, spans: StreamSpans | None) -> None:
         turn = exchange.take_turn()
@@ -178,23 +174,10 @@ def _refused(exchange: Exchange) -> Outcome | Reason | None:
 
 
 async def _received(exchange: Exchange, event: Event) -> Step:
-    match event:
-        case RequestBody():
-            return await _aside_if_large(exchange, partial(exchange.receive, event), coming=len(event.data))
-        case RequestTrailers():
-            return await _aside_if_large(exchange, partial(exchange.receive, event))
+    coming = len(event.data) if isinstance(event, RequestBody) else 0
+    if coming or isinstance(event, RequestTrailers):
+        return await for_body(exchange.body_bytes + coming, partial(exchange.receive, event))
     return exchange.receive(event)
-
-
-async def _aside_if_large(exchange: Exchange, work: Callable[[], T], coming: int = 0) -> T:
-    """What is done with the request's body: with a large one in a thread, as in the event loop others' tokens would wait for it.
-
-    Args:
-        coming: bytes that are not part of it yet.
-    """
-    if exchange.body_bytes + coming < _LARGE_BYTES:
-        return work()
-    return await LARGE_BODIES.run(work)
 
 
 async def _step_aside(message: wire.Message, exchange: Exchange) -> None:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Any
 
 import httpx
@@ -38,6 +37,7 @@ from semrouter_memory.telemetry.metrics import Metrics
 from semrouter_memory.turn_log.sqlite_log import SqliteTurnLog
 from tests.hashed import HashedEmbedder
 from tests.memory_service import access_to, backends_of, memory_service, operator_api
+from tests.threads_used import threads_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -809,15 +809,8 @@ async def test_what_takes_long_for_thousands_runs_beside_the_event_loop(
     house: House, monkeypatch: pytest.MonkeyPatch, function: str, method: str, path: str
 ) -> None:
     """Which every exchange needs: their tokens would wait for it."""
-    threads: list[int] = []
-    original = resolve_name(function)
-
-    def noting(*arguments: Any, **options: Any) -> Any:
-        threads.append(threading.get_ident())
-        return original(*arguments, **options)
-
     await house.remember("alice", "User lives in Oslo")
-    monkeypatch.setattr(function, noting)
+    threads = threads_of(monkeypatch, function)
     async with house.user("alice") as alice:
         (await alice.request(method, f"/v1/memory{path}", content=b'{"content": "User has a cat"}')).raise_for_status()
     assert threads

@@ -7,8 +7,6 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from pkgutil import resolve_name
-from typing import Any
 
 import grpc
 import grpc.aio
@@ -25,6 +23,7 @@ from semrouter_memory.transport import wire
 from semrouter_memory.transport.pb import ext_proc_pb2 as pb
 from semrouter_memory.transport.processor import Processor
 from semrouter_memory.transport.server import ExtProcServer
+from tests.threads_used import threads_of
 
 CHAT = b'{"model":"m","messages":[{"role":"user","content":"What is my budget?"}]}'
 ANSWER = b'{"id":"c","choices":[{"index":0,"message":{"role":"assistant","content":"$10"},"finish_reason":"stop"}]}'
@@ -293,14 +292,7 @@ async def test_a_long_conversation_is_read_and_changed_beside_the_event_loop(
     service: Service, monkeypatch: pytest.MonkeyPatch, function: str, messages: list[pb.ProcessingRequest]
 ) -> None:
     """Which every other exchange needs: their tokens would wait for it."""
-    threads: list[int] = []
-    original = resolve_name(function)
-
-    def noting(*arguments: Any, **options: Any) -> Any:
-        threads.append(threading.get_ident())
-        return original(*arguments, **options)
-
-    monkeypatch.setattr(function, noting)
+    threads = threads_of(monkeypatch, function)
     said = [{"role": role, "content": "Where is my bike? " * 5} for role in ("user", "assistant")] * 500
     asked = {"role": "user", "content": "And now?"}
     long = pb.HttpBody(body=json.dumps({"messages": [*said, asked]}).encode(), end_of_stream=True)

@@ -1,6 +1,7 @@
 """The whole request phase over stand-ins for the outside world."""
 
 import asyncio
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -47,6 +48,7 @@ from semrouter_memory.recall.vector_search import SemanticSearch
 from semrouter_memory.transport.request_phase import REPORTED_AFTER_SECONDS, RequestPhase
 from tests.found import found_index
 from tests.stepped_time import SteppedTime
+from tests.threads_used import threads_of
 
 MakeHit = Callable[..., Hit]
 NOW = datetime(2026, 3, 20, 12, tzinfo=UTC)
@@ -462,6 +464,18 @@ async def test_a_memory_that_the_request_shows_is_not_repeated(world: World) -> 
     request = replace(REQUEST, visible=("My budget for the Hawaii trip is $10,000", REQUEST.query))
 
     assert (await world.recaller().recall(request)).reason is Reason.ALREADY_VISIBLE
+
+
+async def test_a_long_conversation_is_searched_for_memories_beside_the_event_loop(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = threads_of(monkeypatch, "semrouter_memory.recall.visible.VisibleTexts.contain")
+    said = "The weather is fine today. " * 5_000
+    request = replace(REQUEST, visible=(said, "My budget for the Hawaii trip is $10,000", REQUEST.query))
+
+    assert (await world.recaller().recall(request)).reason is Reason.ALREADY_VISIBLE
+    assert threads
+    assert threading.get_ident() not in threads
 
 
 LONG = "User's notes on Hawaii: " + "hotels " * 600
