@@ -10,6 +10,7 @@ states it. "Forget everything about me" deletes nothing: the API does that, on p
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from cachetools import TTLCache
@@ -48,7 +49,18 @@ _STATED = 0.93
 _UNSTATED = 1 / 3
 """Share of a memory's terms that an answer need not state, if the question does not either."""
 _MAX_OBEYED, _OBEYED_SECONDS = 10_000, 600
-"""For so long the same request reaches only what was written since: it may be a retry, and what is left looks more relevant now."""
+"""For so long the same request deletes only what was written since: it may be a retry, and what is left looks more relevant now."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Obeyed:
+    """An order: when it was obeyed last, and all that it deleted."""
+
+    at: datetime
+    forgotten: tuple[str, ...] = ()
+
+
+_NEVER = _Obeyed(ALWAYS.start)
 
 
 class InWords:
@@ -72,26 +84,30 @@ class InWords:
         self._threshold = config.forget_threshold
         self._seconds = config.forget_deadline_ms / 1000
         self._max_chars = config.max_query_chars
-        self._obeyed: TTLCache[tuple[Scope, str, str, str], datetime] = TTLCache(_MAX_OBEYED, _OBEYED_SECONDS)
+        self._obeyed: TTLCache[tuple[Scope, str, str, str], _Obeyed] = TTLCache(_MAX_OBEYED, _OBEYED_SECONDS)
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def obey(self, request: RecallRequest) -> Steered | None:
-        """What became of the order in the newest message; None for none. Never raises (but for cancellation)."""
+        """What became of the order in the newest message; None for none. Never raises (but for cancellation).
+
+        Of a request that is sent again it tells what the order deleted before, too.
+        """
         if not request.retained or request.continues_loop or request.options.unreadable:
             return None
-        if (found := command(request.query)) is None or found.order is Order.PAUSE:
+        if self._threshold >= 1 or (found := command(request.query)) is None or found.order is Order.PAUSE:
             return None
         key = (request.scope, request.loop_key, request.previous_response_id, request.query)
-        since = self._obeyed.get(key, ALWAYS.start)
+        started, before = self._clock.now(), self._obeyed.get(key, _NEVER)
         # At once: a retry may come while this one is obeyed.
-        self._obeyed[key] = self._clock.now()
+        self._obeyed[key] = replace(before, at=started)
         steered: Steered | None = None
         try:
-            steered = await self._obeyed_now(found, request, since)
+            steered = await self._obeyed_now(found, request, before.at)
         finally:
-            if steered is None or not steered.forgotten:
-                self._obeyed[key] = since
-        return steered
+            now = steered.forgotten if steered is not None else ()
+            forgotten = self._obeyed.get(key, before).forgotten + now
+            self._obeyed[key] = _Obeyed(started if now else before.at, forgotten)
+        return Steered(Steering.FORGOTTEN, forgotten) if forgotten else steered
 
     async def settle(self) -> None:
         """Return when every deletion that was begun has ended."""
@@ -121,8 +137,6 @@ class InWords:
 
     async def _meant(self, order: Command, request: RecallRequest, since: datetime) -> list[Memory]:
         """The memories that the order is about for sure, the surest first, of those written since then."""
-        if self._threshold >= 1:
-            return []
         if order.order is Order.FORGET:
             found = await self._found([each.text for each in order.subjects], request, since)
             return meant(list(zip(order.subjects, found, strict=True)), self._threshold)[:MAX_FORGOTTEN]

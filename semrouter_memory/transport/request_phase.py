@@ -17,6 +17,7 @@ from semrouter_memory.recall.conversation import StoredHistory, ToolLoopCache
 from semrouter_memory.recall.deadline import Deadline, StepTimer
 from semrouter_memory.recall.explanation import Explanation
 from semrouter_memory.recall.recaller import Recaller
+from semrouter_memory.recall.render import order_outcome
 
 
 class ConcurrentCompression:
@@ -71,7 +72,6 @@ class ConcurrentCompression:
         return Compression(reason=CompressionReason.TIMEOUT) if self._task.cancelled() else self._task.result()
 
 
-_SEPARATOR = "\n\n"
 REPORTED_AFTER_SECONDS = 0.005
 """How long after a recall it is logged and counted: where cores are few, the proxy needs this one to send the request on."""
 
@@ -95,6 +95,7 @@ class RequestPhase:
     journal: RecallJournal | None = None
     steers: InWords | None = None
     _compressions: ToolLoopCache[Compression] = field(init=False, default_factory=ToolLoopCache)
+    _orders: ToolLoopCache[Steered] = field(init=False, default_factory=ToolLoopCache)
 
     async def prepare(self) -> None:
         """Same as of `Recaller`."""
@@ -128,6 +129,10 @@ class RequestPhase:
         except Exception as error:  # noqa: BLE001 - no bug of ours may cost a request
             self.observer.observe(ExchangeFailed(error))
             result = RecallResult(reason=Reason.INTERNAL)
+        if (told := steered or self._orders.get(request)) is not None:
+            # In each step of a tool loop: the one that ends it is the one that answers the user.
+            self._orders.put(request, told)
+            result = replace(result, text=_joined(order_outcome(told), result.text))
         result = replace(
             result, steps_ms=timer.ms, runs=tuple(timer.runs), shortened=request.shortened, steered=steered
         )
@@ -153,8 +158,11 @@ class RequestPhase:
             compression = await compressing.result()
         # A step of a stored chain finds its items in the log again; here they would only take memory.
         self._compressions.put(request, replace(compression, items=None, statements=()))
-        text = _SEPARATOR.join(text for text in (compression.text, result.text) if text)
-        return replace(result, text=text, compression=compression)
+        return replace(result, text=_joined(compression.text, result.text), compression=compression)
+
+
+def _joined(*texts: str) -> str:
+    return "\n\n".join(text for text in texts if text)
 
 
 async def _visible(compressing: ConcurrentCompression, deadline: Deadline, timer: StepTimer) -> tuple[str, ...]:

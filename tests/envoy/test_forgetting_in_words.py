@@ -48,15 +48,26 @@ async def test_what_a_user_says_to_forget_is_forgotten(two_filter: Installation)
 
     kept = await post(on, "Hello.", ORDER, memory_config={"auto_store": False})
     assert "x-memory-forgotten" not in kept.headers
-    obeyed = await post(on, "Hello.", ORDER)
-    assert obeyed.headers["x-memory-forgotten"] == str(len(known))
-    again = await post(on, "Hello.", ORDER)
-    assert again.headers["x-memory-forgotten"] == "0"
+    # The second one may be a retry: it tells what the first one did.
+    for _ in range(2):
+        obeyed = await post(on, "Hello.", ORDER)
+        assert obeyed.headers["x-memory-forgotten"] == str(len(known))
+        assert f"({len(known)} deleted)" in sent(on)
 
     assert "$10,000" not in (await post(on, ASKED), sent(on))[1]
     assert not [content for content in await on.memories() if "budget" in content]
     assert set(OTHERS) <= set(await on.memories())
     assert "$10,000" in (await post(on, ASKED, key=BOB), sent(on))[1]
+
+
+async def test_the_model_does_not_claim_what_was_not_deleted(two_filter: Installation) -> None:
+    on = two_filter
+    await post(on, TOLD)
+    await on.remembers("$10,000")
+    answered = await post(on, "Forget what I told you about my violin lessons.")
+    assert answered.headers["x-memory-forgotten"] == "0"
+    assert "Nothing is deleted" in sent(on)
+    assert [memory for memory in await on.memories() if "$10,000" in memory]
 
 
 async def test_the_receipt_names_what_was_forgotten(two_filter: Installation) -> None:

