@@ -107,7 +107,10 @@ class InWords:
             now = steered.forgotten if steered is not None else ()
             forgotten = self._obeyed.get(key, before).forgotten + now
             self._obeyed[key] = _Obeyed(started if now else before.at, forgotten)
-        return Steered(Steering.FORGOTTEN, forgotten) if forgotten else steered
+        if forgotten:
+            return Steered(Steering.FORGOTTEN, forgotten)
+        # Most of what an assistant says is no memory, and "that's not true any more" no order then.
+        return None if found.order is Order.UNTRUE and steered.outcome is Steering.NOT_FOUND else steered
 
     async def settle(self) -> None:
         """Return when every deletion that was begun has ended."""

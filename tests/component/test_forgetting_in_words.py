@@ -211,17 +211,13 @@ async def test_an_answer_that_states_something_else_deletes_nothing(
     known: Recalling, steers: InWords, question: str, answer: str
 ) -> None:
     history = (Message(Role.USER, question), Message(Role.ASSISTANT, answer))
-    steered = await steers.obey(said("That's not true any more.", history=history))
-    assert steered is not None
-    assert steered.outcome is Steering.NOT_FOUND
+    assert await steers.obey(said("That's not true any more.", history=history)) is None
     assert await contents(known) == set(FACTS)
 
 
 async def test_what_the_answer_did_not_state_stays(known: Recalling, steers: InWords) -> None:
     history = (HISTORY[0], Message(Role.ASSISTANT, "Paris is the capital of France."))
-    steered = await steers.obey(said("That's not true any more.", history=history))
-    assert steered is not None
-    assert steered.outcome is Steering.NOT_FOUND
+    assert await steers.obey(said("That's not true any more.", history=history)) is None
     assert await contents(known) == set(FACTS)
 
 

@@ -24,6 +24,7 @@ from semrouter_memory.model import (
     RecallRequest,
     Role,
     Scope,
+    Steered,
     Steering,
 )
 from tests.memory_service import SilentObserver
@@ -176,7 +177,8 @@ async def test_what_is_no_more_true_is_the_one_that_the_answer_tells(answer: str
     parts = Parts([replace(each, memory=replace(each.memory, content="I work at Acme as a plumber")) for each in told])
     history = (Message(Role.USER, "Do I work at Acme?"), Message(Role.ASSISTANT, answer))
     request = replace(REQUEST, query="That's not true any more.", history=history)
-    assert (await _obeyed(parts.steers(), request)).forgotten == (("m1",) if forgotten else ())
+    expected = Steered(Steering.FORGOTTEN, ("m1",)) if forgotten else None
+    assert await _obeyed(parts.steers(), request) == expected
 
 
 def test_a_threshold_of_one_switches_it_off() -> None:
