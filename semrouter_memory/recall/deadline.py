@@ -1,8 +1,8 @@
 """How long one request may wait, which part of recall may use how much of that, and how long each step took.
 
-Strategy: `deadline_ms` bounds the work of a request itself. Three waits are not counted: the queue for the embedding model, which
-other requests fill in a burst; an external model, which has a deadline of its own (`rewrite_deadline_ms`); and earlier answers. Every
-limit is here; callers name the part that they wait for.
+Strategy: `deadline_ms` bounds the work of a request itself. Four waits are not counted: the queue for the embedding model, which
+other requests fill in a burst; that for a thread, where the conversation is long; an external model, which has a deadline of its own
+(`rewrite_deadline_ms`); and earlier answers. Every limit is here; callers name the part that they wait for.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ _CHAIN_ASSEMBLY = 1
 """What is left of that when the state is given up: the chain is known by then and only has to be put together."""
 _ANSWERS_SECONDS = 0.2
 """Reading earlier answers, which few requests ask for; it is not counted."""
-_EMBEDDING_QUEUE_SECONDS = 0.4
+_QUEUE_SECONDS = 0.4
 """With the deadline, this stays below the second after which Envoy continues without an answer."""
 
 
@@ -98,7 +98,11 @@ class Deadline:
 
     def embedding_queue(self) -> AbstractContextManager[None]:
         """`with` it while waiting for other requests' embeddings: not counted, up to a limit."""
-        return self._uncounted(most=_EMBEDDING_QUEUE_SECONDS)
+        return self._uncounted(most=_QUEUE_SECONDS)
+
+    def long_conversation(self) -> AbstractContextManager[None]:
+        """`with` it while a long conversation is searched for what it states: not counted, up to a limit."""
+        return self._uncounted(most=_QUEUE_SECONDS)
 
     def external_model(self, *, least_left: float = 0.0) -> AbstractContextManager[None]:
         """`with` it while waiting for an external model: not counted.

@@ -222,7 +222,8 @@ class Recaller:
                 others=others,
                 judge=judge,
             )
-            chosen = await for_body(sum(map(len, texts)), choosing)
+            with deadline.long_conversation():
+                chosen = await for_body(sum(map(len, texts)), choosing)
         found = [*hits, *(hit for other in others for hit in other.hits)]
         reason = Reason.INJECTED if chosen else _why_nothing(result, found, given)
         ranking = best_first(found) if others else found
@@ -297,7 +298,8 @@ class Recaller:
             budget=Budget(tokens=self._documents.token_budget - self._frame(request.options, of_documents=True)),
             judge=timer.judge,
         )
-        return await for_body(sum(map(len, texts)), choosing)
+        with deadline.long_conversation():
+            return await for_body(sum(map(len, texts)), choosing)
 
     async def _repeated(self, earlier: RecallResult, scope: Scope) -> RecallResult:
         """The result of the turn's earlier step, without what was deleted since: the block stays the same in a loop."""
