@@ -61,6 +61,8 @@ PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA
 IMAGE = {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "AAAA"}
 CALL = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "get_weather", "arguments": "{}"}
 APPROVAL = {"type": "mcp_approval_request", "id": "mcpr_1", "server_label": "s", "name": "book", "arguments": "{}"}
+SHELL = {"type": "shell_call", "id": "sh_1", "call_id": "call_2", "action": {"commands": ["ls"]}}
+SHELL_OUTPUT = {"type": "shell_call_output", "id": "sho_1", "call_id": "call_2", "output": [{"stdout": "a"}]}
 SEARCH = {"type": "tool_search_call", "id": "tsc_1", "call_id": "c", "execution": "client", "arguments": {}}
 REASONING = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "secret thought"}]}
 DONE = b"data: [DONE]\n\n"
@@ -257,6 +259,11 @@ def _responses_json() -> Iterable[tuple[str, bytes, Answer | None]]:
             response({"type": "local_shell_call", "call_id": "c"}),
             _response_answer("", calls=("local_shell",)),
         ),
+        "a shell that the server hosts": (response(SHELL, SHELL_OUTPUT, said("4")), _response_answer("4")),
+        "the client's shell behind it": (
+            response(SHELL, SHELL_OUTPUT, said("4"), SHELL | {"call_id": "call_3"}),
+            _response_answer("4", calls=("shell",)),
+        ),
         "an image": (response(REASONING, IMAGE), _response_answer("", depicts=True)),
         "an image with a text": (response(IMAGE, said("Here.")), _response_answer("Here.", depicts=True)),
         "a call that waits for approval": (
@@ -319,6 +326,16 @@ def _responses_sse() -> Iterable[tuple[str, bytes, Answer | None]]:
         + typed("response.output_item.done", output_index=0, item=CALL)
         + typed("response.completed", response=response()),
         _response_answer("", calls=("get_weather",), arguments="{}"),
+    )
+    yield (
+        "a shell that the server hosts, without a final output",
+        created
+        + typed("response.output_item.added", output_index=0, item=SHELL)
+        + typed("response.output_item.done", output_index=0, item=SHELL)
+        + typed("response.output_item.done", output_index=1, item=SHELL_OUTPUT)
+        + _delta("4", 2)
+        + typed("response.completed", response=response()),
+        _response_answer("4"),
     )
     yield (
         "an image beside an empty text",

@@ -53,15 +53,30 @@ def call_name(item: dict[str, Any]) -> str:
     return string(item.get("name")) or string(item.get("type")).removesuffix("_call")
 
 
+_HELD = ("type", "id", "call_id", "approval_request_id", "execution", "name", "arguments", "input")
+"""What of an item tells whether the client has to act, and how."""
+
+
+def _answer(text: str, output: Sequence[dict[str, Any]], **known: Any) -> Answer:
+    """An answer of that text and output. A call with its result beside it is the server's own, as of a hosted shell."""
+    done = {_call_id(item) for item in output if string(item.get("type")) in OUTPUTS}
+    calls = [item for item in output if _waits(item) and _call_id(item) not in done]
+    return Answer(
+        texts=(strip_reasoning(text),),
+        calls=tuple(map(call_name, calls)),
+        arguments="".join(map(_arguments, calls)),
+        **known,
+    )
+
+
 class ResponsesStream(AnswerStream):
     """In a stream, typed events. The final response object is preferred over the pieces."""
 
-    __slots__ = ("_arguments", "_calls", "_final")
+    __slots__ = ("_final", "_items")
 
     def __init__(self) -> None:
         super().__init__()
-        self._arguments: dict[int, str] = {}
-        self._calls: dict[int, str] = {}
+        self._items: dict[int, dict[str, str]] = {}
         self._final: Answer | None = None
 
     @staticmethod
@@ -72,13 +87,12 @@ class ResponsesStream(AnswerStream):
             return None
         items = mappings(output)
         texts = (text_of(item.get("content"), joint="") for item in items if item.get("type") == "message")
-        return Answer(
-            texts=(strip_reasoning("".join(texts)),),
+        return _answer(
+            "".join(texts),
+            items,
             complete=True,
             response_id=string(body.get("id")),
             model=string(body.get("model")),
-            calls=tuple(call_name(item) for item in items if _waits(item)),
-            arguments="".join(_arguments(item) for item in items if _waits(item)),
             depicts=any(item.get("type") == _IMAGE for item in items),
             # A server that leaves the output out of its final object gives an empty list.
             items=tuple(output) or None,
@@ -107,27 +121,25 @@ class ResponsesStream(AnswerStream):
         if final is not None and (final.text or final.calls or final.depicts):
             return final
         texts = self._joined()
-        if not texts and not self._calls:
+        if not texts and not self._items:
             return self._final
         # A cut stream, or a server that leaves the output out of its final object.
-        return Answer(
-            texts=(strip_reasoning("".join(text for _, text in texts)),),
+        return _answer(
+            "".join(text for _, text in texts),
+            [item for _, item in sorted(self._items.items())],
             complete=self.ended,
             response_id=self._response_id,
             model=self._model,
-            calls=tuple(name for _, name in sorted(self._calls.items())),
-            arguments="".join(held for _, held in sorted(self._arguments.items())),
         )
 
     def _item(self, position: int, item: dict[str, Any]) -> None:
-        if not _waits(item):
+        if not _waits(item) and string(item.get("type")) not in OUTPUTS:
             return
-        if position not in self._calls:
-            self._calls[position] = call_name(item)
-            self.kept_bytes += ENTRY_BYTES + len(self._calls[position])
-        # They are whole in the last of an item's two events.
-        self.kept_bytes += len(_arguments(item)) - len(self._arguments.get(position, ""))
-        self._arguments[position] = _arguments(item)
+        held = self._items.get(position)
+        self.kept_bytes -= -ENTRY_BYTES if held is None else sum(map(len, held.values()))
+        # It is whole in the last of its two events.
+        held = self._items[position] = (held or {}) | {key: text for key in _HELD if (text := string(item.get(key)))}
+        self.kept_bytes += sum(map(len, held.values()))
 
 
 def _place(event: dict[str, Any]) -> tuple[int, int]:
