@@ -338,6 +338,13 @@ def _responses_sse() -> Iterable[tuple[str, bytes, Answer | None]]:
         _response_answer("4"),
     )
     yield (
+        "an image without a final output",
+        created
+        + typed("response.output_item.done", output_index=0, item=IMAGE)
+        + typed("response.completed", response=response()),
+        _response_answer("", depicts=True),
+    )
+    yield (
         "an image beside an empty text",
         created + _delta("", 1) + typed("response.completed", response=response(IMAGE, said(""))),
         _response_answer("", depicts=True),

@@ -65,6 +65,7 @@ def _answer(text: str, output: Sequence[dict[str, Any]], **known: Any) -> Answer
         texts=(strip_reasoning(text),),
         calls=tuple(map(call_name, calls)),
         arguments="".join(map(_arguments, calls)),
+        depicts=any(item.get("type") == _IMAGE for item in output),
         **known,
     )
 
@@ -93,7 +94,6 @@ class ResponsesStream(AnswerStream):
             complete=True,
             response_id=string(body.get("id")),
             model=string(body.get("model")),
-            depicts=any(item.get("type") == _IMAGE for item in items),
             # A server that leaves the output out of its final object gives an empty list.
             items=tuple(output) or None,
         )
@@ -133,7 +133,7 @@ class ResponsesStream(AnswerStream):
         )
 
     def _item(self, position: int, item: dict[str, Any]) -> None:
-        if not _waits(item) and string(item.get("type")) not in OUTPUTS:
+        if not _waits(item) and string(item.get("type")) not in (_IMAGE, *OUTPUTS):
             return
         held = self._items.get(position)
         self.kept_bytes -= -ENTRY_BYTES if held is None else sum(map(len, held.values()))
