@@ -114,6 +114,11 @@ def _chat_json() -> Iterable[tuple[str, bytes, Answer | None]]:
         ),
         _answer("", calls=("sql",), arguments="select"),
     )
+    yield (
+        "a call among parts",
+        _completion(_message(content=[{"type": "text", "text": "Hm"}, {"type": "tool_use", "id": "t", "name": "f"}])),
+        _answer("Hm", calls=("f",)),
+    )
     yield "vLLM reasoning", _completion(_message(content="4", reasoning_content="2 and 2", reasoning="x")), _answer("4")
     yield "think section", _completion(_message(content="<think>\n2 and 2\n</think>\n\n4")), _answer("4")
     yield "think section opened by the template", _completion(_message(content="2 and 2\n</think>\n\n4")), _answer("4")

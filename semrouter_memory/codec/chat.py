@@ -23,15 +23,23 @@ def _said(message: dict[str, Any], *, joint: str = "\n") -> str:
 
 def _depicts(message: dict[str, Any]) -> bool:
     """Whether a message or delta has an image: next to its text, as most servers send them, or among its parts."""
-    parts = mappings(message.get("content"))
-    return bool(mappings(message.get("images"))) or any(part.get("type") == "image_url" for part in parts)
+    return bool(mappings(message.get("images")) or _parts(message, "image_url"))
 
 
 def tool_calls(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The tool calls of a message or delta; the older `function_call` in the same form, without an id."""
+    """The tool calls of a message or delta; the older `function_call` in the same form, without an id.
+
+    Some clients (Cursor) have them in the content, as Anthropic's API does, and the results in a user's message.
+    """
     yield from mappings(message.get("tool_calls"))
     if isinstance(older := message.get("function_call"), dict):
         yield {"function": older}
+    for part in _parts(message, "tool_use"):
+        yield {"id": part.get("id"), "function": part}
+
+
+def _parts(message: dict[str, Any], kind: str) -> list[dict[str, Any]]:
+    return [part for part in mappings(message.get("content")) if part.get("type") == kind]
 
 
 def tool_name(call: dict[str, Any]) -> str:
@@ -128,6 +136,7 @@ class ChatStream(AnswerStream):
 
 _KINDS = {"user": Kind.USER, "assistant": Kind.ASSISTANT, "tool": Kind.RESULT, "function": Kind.RESULT}
 _SYSTEM_ROLES = ("system", "developer")
+_RESULT = "tool_result"
 
 
 class ChatCodec(Codec):
@@ -148,9 +157,11 @@ class ChatCodec(Codec):
         messages = body.get("messages")
         if not isinstance(messages, list):
             return None
-        roles = [string(mapping(message).get("role")) for message in messages]
+        found = [mapping(message) for message in messages]
+        roles = [string(message.get("role")) for message in found]
         if position is Position.USER_TAIL:
-            return max((index for index, role in enumerate(roles) if role == "user"), default=None)
+            users = (index for index, role in enumerate(roles) if role == "user" and not _only_returns(found[index]))
+            return max(users, default=None)
         return next((index for index, role in enumerate(roles) if role in _SYSTEM_ROLES), -1)
 
     def is_replaceable(self, item: dict[str, Any]) -> bool:
@@ -163,16 +174,22 @@ def _entries(messages: list[Any]) -> Iterator[Entry]:
             continue
         kind = _KINDS.get(string(message.get("role")), Kind.CONTEXT)
         text = text_of(message.get("content"))
+        for result in _parts(message, _RESULT) or ([message] if kind is Kind.RESULT else []):
+            # The older form, role `function`, refers to its call by name.
+            call_id = string(result.get("tool_use_id") or result.get("tool_call_id") or result.get("name"))
+            yield Entry(Kind.RESULT, text_of(result.get("content")), call_id=call_id, place=place)
         # Of what was spoken the text stands elsewhere, and a later request names it by its id.
         lasting = holds_more(message.get("content")) or message.get("audio") is not None or _depicts(message)
         if kind is Kind.ASSISTANT:
             calls = tuple(_call(call) for call in tool_calls(message))
             yield Entry(kind, text, calls=calls, place=place, lasting=lasting)
-        elif kind is Kind.RESULT:
-            # The older form, role `function`, refers to its call by name.
-            yield Entry(kind, text, call_id=string(message.get("tool_call_id") or message.get("name")), place=place)
-        else:
+        elif kind is not Kind.RESULT and not _only_returns(message):
             yield Entry(kind, text, place=place, lasting=lasting, speaker=string(message.get("name")))
+
+
+def _only_returns(message: dict[str, Any]) -> bool:
+    """Whether a message is nothing but results in the content, in which its author says nothing."""
+    return bool(_parts(message, _RESULT)) and not text_of(message.get("content"))
 
 
 def _call(call: dict[str, Any]) -> Call:

@@ -206,6 +206,30 @@ def test_older_function_calls() -> None:
     assert parsed.in_tool_loop
 
 
+USING = assistant([{"type": "text", "text": "Looking."}, {"type": "tool_use", "id": "1", "name": "f", "input": {}}])
+"""A call as a part of the content."""
+
+
+def returned(*results: tuple[str, Any], text: str = "") -> dict[str, Any]:
+    parts = [{"type": "tool_result", "tool_use_id": call_id, "content": content} for call_id, content in results]
+    return user([*parts, {"type": "text", "text": text}] if text else parts)
+
+
+@pytest.mark.parametrize("content", ["R", [{"type": "text", "text": "R"}]])
+def test_calls_and_results_among_parts(content: Any) -> None:
+    parsed = parse(user("A"), USING, returned(("1", content)))
+    assert (parsed.history, parsed.turn_texts, parsed.tools) == ((), ("A",), (ToolUse("f", "R"),))
+    assert parsed.in_tool_loop
+    later = parse(user("A"), USING, returned(("1", content)), assistant("B"), user("C"))
+    assert (later.history, later.turn_texts) == ((said("A"), answered("B")), ("C",))
+
+
+def test_a_text_beside_a_result_is_the_users() -> None:
+    parsed = parse(user("A"), USING, returned(("1", "R"), ("2", "S"), text="B"))
+    assert (parsed.turn_texts, parsed.last_texts, parsed.in_tool_loop) == (("A", "B"), ("B",), False)
+    assert parsed.visible == ("A", "Looking.", "R", "S", "B")
+
+
 def test_calls_of_odd_shape_are_calls_all_the_same() -> None:
     parsed = parse(user("A"), assistant("B", tool_calls=[{"id": 7, "function": "f"}, None]), user("C"))
     assert (parsed.history, parsed.tools) == ((), ())

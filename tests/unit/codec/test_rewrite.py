@@ -110,6 +110,11 @@ _A = b'{"role":"assistant","content":"Yes"}'
             id="the same place throughout a tool loop",
         ),
         pytest.param(
+            _U + b',{"role":"user","content":[{"type":"tool_result"}]}',
+            b'{"role":"user","content":"Hi\\n\\n<B>"},{"role":"user","content":[{"type":"tool_result"}]}',
+            id="nor behind a result among parts",
+        ),
+        pytest.param(
             b'{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:,"}}]}',
             b'{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:,"}},{"type":"text","text":"\\n\\n<B>"}]}',
             id="parts",
