@@ -264,6 +264,14 @@ def _responses_json() -> Iterable[tuple[str, bytes, Answer | None]]:
             response({"type": "local_shell_call", "call_id": "c"}),
             _response_answer("", calls=("local_shell",)),
         ),
+        "a call that the answer does not wait for": (
+            response(CALL | {"async": True}, said("4")),
+            _response_answer("4"),
+        ),
+        "nothing but such a call": (
+            response(CALL | {"async": True}),
+            _response_answer("", calls=("get_weather",), arguments="{}"),
+        ),
         "a shell that the server hosts": (response(SHELL, SHELL_OUTPUT, said("4")), _response_answer("4")),
         "the client's shell behind it": (
             response(SHELL, SHELL_OUTPUT, said("4"), SHELL | {"call_id": "call_3"}),
@@ -331,6 +339,15 @@ def _responses_sse() -> Iterable[tuple[str, bytes, Answer | None]]:
         + typed("response.output_item.done", output_index=0, item=CALL)
         + typed("response.completed", response=response()),
         _response_answer("", calls=("get_weather",), arguments="{}"),
+    )
+    yield (
+        "a call that the answer does not wait for, without a final output",
+        created
+        + typed("response.output_item.added", output_index=0, item=CALL | {"arguments": "", "async": True})
+        + typed("response.output_item.done", output_index=0, item=CALL | {"async": True})
+        + _delta("4")
+        + typed("response.completed", response=response()),
+        _response_answer("4"),
     )
     yield (
         "a shell that the server hosts, without a final output",

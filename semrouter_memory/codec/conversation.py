@@ -31,11 +31,12 @@ class Kind(Enum):
 
 
 class Call(NamedTuple):
-    """A tool call; `id` is what its result refers to."""
+    """A tool call; `id` is what its result refers to. The model does not wait for that of one that `is_async`."""
 
     id: str
     name: str
     arguments: str = ""
+    is_async: bool = False
 
 
 class Entry(NamedTuple):
@@ -215,7 +216,7 @@ def _past_turns(
 
 
 def _is_answer(run: Sequence[Entry]) -> bool:
-    return run[0].kind is Kind.ASSISTANT and not any(entry.calls for entry in run)
+    return run[0].kind is Kind.ASSISTANT and all(call.is_async for entry in run for call in entry.calls)
 
 
 def _was_answer(runs: Sequence[Sequence[Entry]], index: int) -> bool:

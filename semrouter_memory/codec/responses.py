@@ -53,16 +53,25 @@ def call_name(item: dict[str, Any]) -> str:
     return string(item.get("name")) or string(item.get("type")).removesuffix("_call")
 
 
-_HELD = ("type", "id", "call_id", "approval_request_id", "execution", "name", "arguments", "input")
+def _is_async(item: dict[str, Any]) -> bool:
+    """Whether the model goes on without the result, which may come many turns later."""
+    return item.get("async") is True
+
+
+_HELD = ("type", "id", "call_id", "approval_request_id", "execution", "name", "arguments", "input", "async")
 """What of an item tells whether the client has to act, and how."""
 
 
 def _answer(text: str, output: Sequence[dict[str, Any]], **known: Any) -> Answer:
-    """An answer of that text and output. A call with its result beside it is the server's own, as of a hosted shell."""
+    """An answer of that text and output.
+
+    A call with its result beside it is the server's own, as of a hosted shell. Beside a text an asynchronous one ends no turn.
+    """
+    text = strip_reasoning(text)
     done = {_call_id(item) for item in output if string(item.get("type")) in OUTPUTS}
-    calls = [item for item in output if _waits(item) and _call_id(item) not in done]
+    calls = [item for item in output if _waits(item) and _call_id(item) not in done and not (text and _is_async(item))]
     return Answer(
-        texts=(strip_reasoning(text),),
+        texts=(text,),
         calls=tuple(map(call_name, calls)),
         arguments="".join(map(_arguments, calls)),
         depicts=any(item.get("type") == _IMAGE for item in output),
@@ -77,7 +86,7 @@ class ResponsesStream(AnswerStream):
 
     def __init__(self) -> None:
         super().__init__()
-        self._items: dict[int, dict[str, str]] = {}
+        self._items: dict[int, dict[str, str | bool]] = {}
         self._final: Answer | None = None
 
     @staticmethod
@@ -135,11 +144,15 @@ class ResponsesStream(AnswerStream):
     def _item(self, position: int, item: dict[str, Any]) -> None:
         if not _waits(item) and string(item.get("type")) not in (_IMAGE, *OUTPUTS):
             return
-        held = self._items.get(position)
-        self.kept_bytes -= -ENTRY_BYTES if held is None else sum(map(len, held.values()))
         # It is whole in the last of its two events.
-        held = self._items[position] = (held or {}) | {key: text for key in _HELD if (text := string(item.get(key)))}
-        self.kept_bytes += sum(map(len, held.values()))
+        known = {key: value for key in _HELD if isinstance(value := item.get(key), str | bool) and value}
+        before = self._items.get(position)
+        held = self._items[position] = (before or {}) | known
+        self.kept_bytes += _size(held) - (_size(before) if before is not None else -ENTRY_BYTES)
+
+
+def _size(held: dict[str, str | bool]) -> int:
+    return sum(len(value) for value in held.values() if isinstance(value, str))
 
 
 def _place(event: dict[str, Any]) -> tuple[int, int]:
@@ -260,7 +273,7 @@ def entries_of(items: Sequence[Any]) -> Iterator[Entry]:
         elif kind == _IMAGE:
             yield Entry(Kind.ASSISTANT, place=place, lasting=True)
         elif _waits(item):
-            call = Call(_call_id(item), call_name(item), _arguments(item))
+            call = Call(_call_id(item), call_name(item), _arguments(item), _is_async(item))
             yield Entry(Kind.ASSISTANT, calls=(call,), place=place, lasting=kind in _LASTING)
         elif kind in OUTPUTS or (kind == _FOUND and _is_clients(item)):
             text = text_of(item.get("output"))

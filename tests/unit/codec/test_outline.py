@@ -152,6 +152,17 @@ def test_a_program_goes_with_the_turn_and_the_calls_that_it_makes() -> None:
     assert [turn.places for turn in _turns(_RESPONSES, raw)] == [(0, 1, 2, 3, 4, 5, 6)]
 
 
+def test_a_call_that_no_answer_waits_for_stays_with_its_later_result() -> None:
+    call = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}", "async": True}
+    result = {"type": "function_call_output", "call_id": "c1", "output": "7"}
+    turns = [_user("a"), call, _said("b"), _user("c"), _said("d")]
+    raw = orjson.dumps({"input": [*turns, _user("e")]})
+    later = orjson.dumps({"input": [*turns, _user("e"), result, _said("f"), _user("g")]})
+
+    assert [turn.places for turn in _turns(_RESPONSES, raw)] == [(0, 1, 2), (3, 4)]
+    assert [turn.places for turn in _turns(_RESPONSES, later)] == [(0, 1, 2, 3, 4, 5, 6, 7)]
+
+
 @pytest.mark.parametrize("execution", ["client", "server"])
 def test_a_turn_that_found_tools_stays(execution: str) -> None:
     found = [

@@ -77,6 +77,18 @@ A, B, C = Message(Role.USER, "A"), Message(Role.ASSISTANT, "B"), Message(Role.AS
             id="nor behind the call",
         ),
         pytest.param(
+            [item("user", "A"), CALL | {"async": True}, message("assistant", "B"), item("user", "D")],
+            (A, B),
+            ("D",),
+            id="but where the model does not wait for the result",
+        ),
+        pytest.param(
+            [item("user", "A"), CALL | {"async": True}, RESULT, message("assistant", "B"), item("user", "D")],
+            (A, B),
+            ("D",),
+            id="which may be there all the same",
+        ),
+        pytest.param(
             [item("user", "A"), {"type": "web_search_call"}, message("assistant", "B"), item("user", "D")],
             (A, B),
             ("D",),
