@@ -294,7 +294,12 @@ def _responses_json() -> Iterable[tuple[str, bytes, Answer | None]]:
         ),
         "incomplete": (response(said("Zür"), status="incomplete"), _response_answer("Zür")),
         "failed": (response(said("Zür"), status="failed", error={"code": "server_error"}), None),
-        "background": (response(status="queued"), None),
+        "at work": (response(status="queued"), None),
+        "at work in the background": (
+            response(status="queued", background=True),
+            _response_answer("", complete=False, is_later=True),
+        ),
+        "failed in the background": (response(status="failed", background=True), None),
         "cancelled": (response(status="cancelled"), None),
         "error object": ({"error": {"message": "no"}}, None),
         "no output": (response(output=None), None),
@@ -385,6 +390,11 @@ def _responses_sse() -> Iterable[tuple[str, bytes, Answer | None]]:
     )
     yield "cut", created + first, _response_answer("Zürich 🏔", complete=False)
     yield "cut before any text", created, None
+    behind = typed("response.created", response=response(status="queued", background=True), sequence_number=0)
+    yield "in the background", behind + first + completed, full
+    yield "in the background, cut", behind + first, _response_answer("Zürich 🏔", complete=False)
+    yield "in the background, left at once", behind, _response_answer("", complete=False, is_later=True)
+    yield "failed in the background", behind + typed("response.failed", response=response(status="failed")), None
     yield "failed", created + first + typed("response.failed", response=response(status="failed")), None
     yield "error event", created + first + typed("error", code="server_error", message="boom"), None
     yield "nothing", b"", None

@@ -170,6 +170,7 @@ class Answer:
         calls: names of the tools that the first choice calls; then the turn goes on.
         arguments: what the first choice calls them with.
         depicts: it has an image, so it is an answer without a text, too.
+        is_later: it is made in the background, and fetched past us.
         items: the answer's items as the Responses API spells them, None when not all of them are known.
     """
 
@@ -180,6 +181,7 @@ class Answer:
     calls: tuple[str, ...] = ()
     arguments: str = ""
     depicts: bool = False
+    is_later: bool = False
     items: tuple[Json, ...] | None = field(default=None, repr=False, compare=False)
 
     @property

@@ -34,6 +34,9 @@ _ENDED = ("completed", "incomplete")
 """Statuses of a response that is at its end. An incomplete one met a limit, like a chat with the finish reason `length`."""
 
 
+_AT_WORK = ("queued", "in_progress")
+
+
 def _waits(item: dict[str, Any]) -> bool:
     """Whether an item calls for something from the client, so that the turn goes on."""
     kind = string(item.get("type"))
@@ -91,20 +94,22 @@ class ResponsesStream(AnswerStream):
 
     @staticmethod
     def whole(body: dict[str, Any]) -> Answer | None:
-        """From a response object; None when it failed, was cancelled or is still at work."""
-        output = body.get("output")
-        if body.get("status", "completed") not in _ENDED or not isinstance(output, list):
+        """From a response object; None when it failed, was cancelled, or is still at work but not in the background."""
+        output, status = body.get("output"), body.get("status", "completed")
+        is_later = body.get("background") is True and status in _AT_WORK
+        if not (is_later or status in _ENDED) or not isinstance(output, list):
             return None
         items = mappings(output)
         texts = (text_of(item.get("content"), joint="") for item in items if item.get("type") == "message")
         return _answer(
             "".join(texts),
             items,
-            complete=True,
+            complete=not is_later,
+            is_later=is_later,
             response_id=string(body.get("id")),
             model=string(body.get("model")),
             # A server that leaves the output out of its final object gives an empty list.
-            items=tuple(output) or None,
+            items=None if is_later else tuple(output) or None,
         )
 
     def add(self, name: str, event: dict[str, Any]) -> bool:
@@ -118,6 +123,8 @@ class ResponsesStream(AnswerStream):
                 self._replace_text(_place(event), string(event.get("text")))
             case "response.output_item.added" | "response.output_item.done":
                 self._item(index(event.get("output_index")), mapping(event.get("item")))
+            case "response.created":
+                self._final = self.whole(response)
             case "response.completed" | "response.incomplete":
                 self.ended = True
                 self._final = self.whole(response)

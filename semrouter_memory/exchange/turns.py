@@ -176,7 +176,8 @@ def turn_of(source: TurnSource, answer: Answer) -> Turn | None:
     """The turn of an exchange, None when it is none.
 
     An answer that was cut, because the user stopped it or the server broke off, makes a turn without an answer: the user has
-    said what they said, and a second attempt brings the answer. Cut before its first word, it is none.
+    said what they said, and a second attempt brings the answer. Cut before its first word, it is none, but where it is made in
+    the background.
 
     A call that the request forces is the answer, and its arguments are the text. Any other answer of nothing but tool calls
     may be the turn's end or a step on the way, and nothing in it tells which. Where clients repeat the conversation, the first
@@ -189,7 +190,7 @@ def turn_of(source: TurnSource, answer: Answer) -> Turn | None:
     if is_cut := not answer.complete:
         answer = replace(answer, calls=())
     chained = bool(parsed.previous_response_id or parsed.conversation_id)
-    ends_turn = (bool(answer.text) or answer.depicts) and not answer.calls
+    ends_turn = (bool(answer.text) or answer.depicts or answer.is_later) and not answer.calls
     if not ends_turn and not (answer.calls and _may_be_kept(parsed, answer)):
         return None
     if not asked.user_texts and (is_cut or not chained):

@@ -502,6 +502,21 @@ class TestRetainFilter:
         assert turn is not None
         assert (turn.user_texts, turn.complete) == (("Draw my dog Rex.",), True)
 
+    def test_what_is_answered_in_the_background_is_a_turn_without_an_answer(self, make_exchange: MakeExchange) -> None:
+        """The client fetches the answer by its id, and its next request may name it."""
+        exchange = make_exchange()
+        recall_step(
+            exchange, SINGLE, orjson.dumps({"input": "I live in Oslo", "background": True}), path="/v1/responses"
+        )
+        exchange.recalled(NOTHING)
+        exchange.receive(response_headers())
+        data = {"id": "resp_1", "object": "response", "status": "queued", "background": True, "output": []}
+        exchange.receive(ResponseBody(orjson.dumps(data), end_of_stream=True))
+        turn = exchange.take_turn()
+        assert turn is not None
+        assert (turn.user_texts, turn.assistant_text, turn.complete) == (("I live in Oslo",), "", True)
+        assert (turn.response_id, turn.items) == ("resp_1", None)
+
     def test_a_page_is_no_turn(self, make_exchange: MakeExchange) -> None:
         exchange = make_exchange()
         self.observe(
