@@ -283,8 +283,7 @@ def entries_of(items: Sequence[Any]) -> Iterator[Entry]:
             call = Call(_call_id(item), call_name(item), _arguments(item), _is_async(item))
             yield Entry(Kind.ASSISTANT, calls=(call,), place=place, lasting=kind in _LASTING)
         elif kind in OUTPUTS or (kind == _FOUND and _is_clients(item)):
-            text = text_of(item.get("output"))
-            yield Entry(Kind.RESULT, text, call_id=_call_id(item), place=place, lasting=kind in _LASTING)
+            yield Entry(Kind.RESULT, _returned(item), call_id=_call_id(item), place=place, lasting=kind in _LASTING)
         elif kind in ATTACHED:
             yield Entry(Kind.ATTACHED, call_id=_call_id(item), place=place, lasting=kind in _LASTING)
         elif kind == _REFERENCE:
@@ -306,9 +305,15 @@ def _message(item: dict[str, Any], place: int) -> Entry:
 
 
 def _call_id(item: dict[str, Any]) -> str:
-    """What a call and its result have in common."""
-    own = item.get("id") if item.get("type") == _APPROVAL else item.get("approval_request_id")
-    return string(item.get("call_id") or own)
+    """What a call and its result have in common. A local shell's result has its call's as `id`."""
+    return string(item.get("call_id") or item.get("approval_request_id") or item.get("id"))
+
+
+def _returned(item: dict[str, Any]) -> str:
+    """What a tool returned: a text, what a shell printed, or else how it went."""
+    output = item.get("output")
+    printed = [string(part.get(stream)) for part in mappings(output) for stream in ("stdout", "stderr")]
+    return text_of(output) or "\n".join(filter(None, printed)) or string(item.get("status"))
 
 
 def _reference(item_id: str, place: int) -> Entry:

@@ -164,6 +164,25 @@ def test_history_and_turn(given: Any, history: tuple[Message, ...], turn: tuple[
             ToolUse("local_shell", "ok"),
         ),
         (
+            {"type": "local_shell_call", "id": "l1", "call_id": "c1"},
+            {"type": "local_shell_call_output", "id": "c1", "output": "ok"},
+            ToolUse("local_shell", "ok"),
+        ),
+        (
+            {"type": "shell_call", "call_id": "c1"},
+            {
+                "type": "shell_call_output",
+                "call_id": "c1",
+                "output": [{"stdout": "a", "stderr": ""}, {"stdout": "", "stderr": "command not found"}],
+            },
+            ToolUse("shell", "a\ncommand not found"),
+        ),
+        (
+            {"type": "apply_patch_call", "call_id": "c1"},
+            {"type": "apply_patch_call_output", "call_id": "c1", "status": "failed"},
+            ToolUse("apply_patch", "failed"),
+        ),
+        (
             {"type": "mcp_approval_request", "id": "m1", "name": "book", "server_label": "s", "arguments": "{}"},
             {"type": "mcp_approval_response", "approval_request_id": "m1", "approve": True},
             ToolUse("book"),
