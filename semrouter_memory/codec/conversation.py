@@ -200,7 +200,7 @@ def _past_turns(
     for entry, turn in zip(entries, turn_of, strict=True):
         index = bisect_left(ends, turn) if turn is not None else len(ends)
         if index < len(ends):
-            places[index].append(entry.place)
+            places[index] += [entry.place] if entry.place >= 0 else []
             lasting[index] |= entry.lasting
             if entry.text:
                 texts[index].append((visible, len(entry.text)))

@@ -27,6 +27,8 @@ _APPROVAL, _APPROVED = "mcp_approval_request", "mcp_approval_response"
 """A call of a server's tool that waits for the client's word, and that word."""
 _IMAGE = "image_generation_call"
 """An image, an answer as a message is."""
+_COMPACTION = "compaction"
+"""What a server made of the conversation up to there."""
 _SEARCH, _FOUND = "tool_search_call", "tool_search_output"
 """A search for tools, and the tools that are known from there on; the item says who carries it out."""
 
@@ -261,12 +263,27 @@ def _conversation(body: Mapping[str, Json]) -> list[Entry]:
     if isinstance(given, str):
         entries = [Entry(Kind.USER, given)]
     elif isinstance(given, list):
-        entries = list(entries_of(given))
+        entries = _compacted(list(entries_of(given)), given)
     elif given is None:  # a stored prompt or a conversation may stand in for it
         entries = []
     else:
         raise BodyError("input is neither a string nor a list")
     return [instructions, *entries]
+
+
+def _compacted(entries: list[Entry], items: Sequence[Any]) -> list[Entry]:
+    """With an answer to what the user said before a compaction, which stands for all answers but can not be read.
+
+    A client that compacts sends all messages of its user's, and then the compaction. Where none follows it, in mid-loop, the
+    last one is not answered yet.
+    """
+    compacted = [at for at, entry in enumerate(entries) if items[entry.place].get("type") == _COMPACTION]
+    users = [at for at, entry in enumerate(entries) if entry.kind is Kind.USER]
+    if compacted and users:
+        answered = min(compacted[-1], users[-1])
+        if users[0] < answered:
+            entries.insert(answered, Entry(Kind.ASSISTANT))
+    return entries
 
 
 def entries_of(items: Sequence[Any]) -> Iterator[Entry]:

@@ -181,6 +181,19 @@ def test_what_nobody_knows_belongs_to_no_turn(item: Json) -> None:
     assert [turn.places for turn in _turns(_RESPONSES, raw)] == [(1, 2)]
 
 
+def test_what_a_compaction_stands_for_is_one_turn_and_the_compaction_stays() -> None:
+    compaction = {"type": "compaction", "encrypted_content": "x"}
+    raw = orjson.dumps({"input": [_user("a"), _user("b"), compaction, _user("c"), _said("d"), _user("e")]})
+
+    assert [turn.places for turn in _turns(_RESPONSES, raw)] == [(0, 1), (3, 4)]
+    assert orjson.loads(_RESPONSES.rewrite(raw, block="", position=Position.SYSTEM, dropped=(0, 1)))["input"] == [
+        compaction,
+        _user("c"),
+        _said("d"),
+        _user("e"),
+    ]
+
+
 @pytest.mark.parametrize(
     "item",
     [

@@ -12,6 +12,7 @@ from semrouter_memory.model import Message, Role, ToolUse
 
 CALL = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "get_weather", "arguments": "{}"}
 RESULT = {"type": "function_call_output", "call_id": "c1", "output": "sunny"}
+COMPACTION = {"type": "compaction", "id": "cmp_1", "encrypted_content": "x"}
 REASONING = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
 
 
@@ -88,6 +89,28 @@ A, B, C = Message(Role.USER, "A"), Message(Role.ASSISTANT, "B"), Message(Role.AS
             ("D",),
             id="which may be there all the same",
         ),
+        pytest.param(
+            [item("user", "A"), item("user", "D"), COMPACTION, item("user", "E")],
+            (A, Message(Role.USER, "D")),
+            ("E",),
+            id="what a compaction stands for is answered",
+        ),
+        pytest.param(
+            [item("user", "A"), item("user", "D"), COMPACTION],
+            (A,),
+            ("D",),
+            id="but for the message that the loop is about",
+        ),
+        pytest.param(
+            [item("user", "A"), item("user", "D"), COMPACTION, CALL, RESULT], (A,), ("D",), id="also when it goes on"
+        ),
+        pytest.param(
+            [item("user", "A"), COMPACTION, message("assistant", "B"), item("user", "D")],
+            (A, B),
+            ("D",),
+            id="a compaction beside an answer",
+        ),
+        pytest.param([COMPACTION, item("user", "D")], (), ("D",), id="nothing else of the conversation"),
         pytest.param(
             [item("user", "A"), {"type": "web_search_call"}, message("assistant", "B"), item("user", "D")],
             (A, B),
