@@ -114,6 +114,12 @@ def _chat_json() -> Iterable[tuple[str, bytes, Answer | None]]:
         ),
         _answer("", calls=("sql",), arguments="select"),
     )
+    cited = [
+        {"type": "text", "text": "Rome"},
+        {"type": "reference", "reference_ids": [1]},
+        {"type": "text", "text": "!"},
+    ]
+    yield "a text that a citation parts", _completion(_message(content=cited)), _answer("Rome!")
     yield (
         "a call among parts",
         _completion(_message(content=[{"type": "text", "text": "Hm"}, {"type": "tool_use", "id": "t", "name": "f"}])),

@@ -16,9 +16,9 @@ from semrouter_memory.errors import BodyError
 from semrouter_memory.model import Json, Position
 
 
-def _said(message: dict[str, Any], *, joint: str = "\n") -> str:
-    """The text of a message or delta; of a spoken answer, its transcript."""
-    return text_of(message.get("content"), joint=joint) or string(mapping(message.get("audio")).get("transcript"))
+def _said(message: dict[str, Any]) -> str:
+    """The text of an answer or a delta; of a spoken one, its transcript. A citation may part it in mid-sentence."""
+    return text_of(message.get("content"), joint="") or string(mapping(message.get("audio")).get("transcript"))
 
 
 def _depicts(message: dict[str, Any]) -> bool:
@@ -92,7 +92,7 @@ class ChatStream(AnswerStream):
         for choice in mappings(event.get("choices")):
             number = index(choice.get("index"))
             delta = mapping(choice.get("delta"))
-            self._add_text((number,), _said(delta, joint=""))
+            self._add_text((number,), _said(delta))
             for call in tool_calls(delta):
                 self._call(number, call)
             if _depicts(delta):
@@ -173,7 +173,7 @@ def _entries(messages: list[Any]) -> Iterator[Entry]:
         if not isinstance(message, dict):
             continue
         kind = _KINDS.get(string(message.get("role")), Kind.CONTEXT)
-        text = text_of(message.get("content"))
+        text = text_of(message.get("content"), joint="" if kind is Kind.ASSISTANT else "\n")
         for result in _parts(message, _RESULT) or ([message] if kind is Kind.RESULT else []):
             # The older form, role `function`, refers to its call by name.
             call_id = string(result.get("tool_use_id") or result.get("tool_call_id") or result.get("name"))

@@ -78,6 +78,12 @@ def parse(*messages: Any, **body: Any) -> ParsedRequest:
             id="no tool calls after all",
         ),
         pytest.param(
+            [user("A"), assistant([{"type": "text", "text": "B"}, {"type": "text", "text": "C"}]), user("D")],
+            (said("A"), answered("BC")),
+            ("D",),
+            id="the parts of an answer are one text",
+        ),
+        pytest.param(
             [user("A"), assistant(None, refusal="No."), user("B")], (said("A"),), ("B",), id="a refusal has no text"
         ),
         pytest.param(
