@@ -65,6 +65,7 @@ SHELL = {"type": "shell_call", "id": "sh_1", "call_id": "call_2", "action": {"co
 SHELL_OUTPUT = {"type": "shell_call_output", "id": "sho_1", "call_id": "call_2", "output": [{"stdout": "a"}]}
 SEARCH = {"type": "tool_search_call", "id": "tsc_1", "call_id": "c", "execution": "client", "arguments": {}}
 REASONING = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "secret thought"}]}
+SUBAGENT = {"agent_name": "/root/reviewer"}
 DONE = b"data: [DONE]\n\n"
 
 
@@ -255,6 +256,10 @@ def _tool(index: int, call_id: str, name: str) -> dict[str, Any]:
 def _responses_json() -> Iterable[tuple[str, bytes, Answer | None]]:
     cases = {
         "text": (response(said("Zürich ", "🏔")), _response_answer("Zürich 🏔")),
+        "a message of a subagent's": (
+            response(said("Done.") | {"agent": SUBAGENT}, said("4") | {"agent": {"agent_name": "/root"}}),
+            _response_answer("4"),
+        ),
         "reasoning first": (response(REASONING, said("4")), _response_answer("4")),
         "two messages": (response(said("Let me think. "), said("4")), _response_answer("Let me think. 4")),
         "tool call": (response(REASONING, CALL), _response_answer("", calls=("get_weather",), arguments="{}")),
@@ -337,6 +342,15 @@ def _responses_sse() -> Iterable[tuple[str, bytes, Answer | None]]:
         full,
     )
     yield "final object alone", completed, full
+    yield (
+        "words of a subagent's",
+        created
+        + typed("response.output_text.delta", output_index=0, content_index=0, delta="Do", agent=SUBAGENT)
+        + typed("response.output_text.done", output_index=0, content_index=0, text="Done.", agent=SUBAGENT)
+        + first
+        + typed("response.completed", response=response()),
+        full,
+    )
     yield (
         "parts in the order of their place",
         created + _delta("d", 2) + _delta("b", 1, 1) + _delta("a", 1, 0) + DONE,

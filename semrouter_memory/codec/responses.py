@@ -45,6 +45,11 @@ def _waits(item: dict[str, Any]) -> bool:
     return kind in CLIENT_CALLS or kind == _APPROVAL or (kind == _SEARCH and _is_clients(item))
 
 
+def _is_subagents(item: dict[str, Any]) -> bool:
+    """Whether an item or event is that of an agent which the model started; the one that answers is called `/root`."""
+    return string(mapping(item.get("agent")).get("agent_name")).count("/") > 1
+
+
 def _arguments(item: dict[str, Any]) -> str:
     return string(item.get("arguments")) or string(item.get("input"))
 
@@ -102,9 +107,9 @@ class ResponsesStream(AnswerStream):
         if not (is_later or status in _ENDED) or not isinstance(output, list):
             return None
         items = mappings(output)
-        texts = (text_of(item.get("content"), joint="") for item in items if item.get("type") == "message")
+        said = (item for item in items if item.get("type") == "message" and not _is_subagents(item))
         return _answer(
-            "".join(texts),
+            "".join(text_of(item.get("content"), joint="") for item in said),
             items,
             complete=not is_later,
             is_later=is_later,
@@ -119,9 +124,9 @@ class ResponsesStream(AnswerStream):
         self._response_id = string(response.get("id")) or self._response_id
         self._model = string(response.get("model")) or self._model
         match string(event.get("type")) or name:
-            case "response.output_text.delta":
+            case "response.output_text.delta" if not _is_subagents(event):
                 self._add_text(_place(event), string(event.get("delta")))
-            case "response.output_text.done":
+            case "response.output_text.done" if not _is_subagents(event):
                 self._replace_text(_place(event), string(event.get("text")))
             case "response.output_item.added" | "response.output_item.done":
                 self._item(index(event.get("output_index")), mapping(event.get("item")))
@@ -316,7 +321,7 @@ def _kind(item: dict[str, Any]) -> str:
 
 
 def _message(item: dict[str, Any], place: int) -> Entry:
-    kind = _KINDS.get(string(item.get("role")), Kind.CONTEXT)
+    kind = Kind.ATTACHED if _is_subagents(item) else _KINDS.get(string(item.get("role")), Kind.CONTEXT)
     text = text_of(item.get("content"), joint="" if kind is Kind.ASSISTANT else "\n")
     return Entry(kind, text, place=place, lasting=holds_more(item.get("content")))
 

@@ -110,6 +110,17 @@ A, B, C = Message(Role.USER, "A"), Message(Role.ASSISTANT, "B"), Message(Role.AS
             ("D",),
             id="a compaction beside an answer",
         ),
+        pytest.param(
+            [
+                item("user", "A"),
+                message("assistant", "Done.") | {"agent": {"agent_name": "/root/reviewer"}},
+                message("assistant", "B") | {"agent": {"agent_name": "/root"}},
+                item("user", "D"),
+            ],
+            (A, B),
+            ("D",),
+            id="what a subagent says is no answer",
+        ),
         pytest.param([COMPACTION, item("user", "D")], (), ("D",), id="nothing else of the conversation"),
         pytest.param(
             [item("user", "A"), {"type": "web_search_call"}, message("assistant", "B"), item("user", "D")],
