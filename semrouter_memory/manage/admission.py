@@ -305,7 +305,7 @@ def new_memory(
 
 
 def confirmed(known: Memory, memory: Memory, new: StoreRequest, metadata: Mapping[str, Json]) -> Memory:
-    """A memory that is stored again.
+    """A memory that is stored again; a type that was sent is its type from now on.
 
     Args:
         memory: what would be stored.
@@ -315,11 +315,16 @@ def confirmed(known: Memory, memory: Memory, new: StoreRequest, metadata: Mappin
         InvalidRequestError: same.
     """
     lasts_anew = "expires_at" in new.model_fields_set or memory.within_session
+    kind = memory.type if "type" in new.model_fields_set else known.type
+    parts = (
+        metadata if kind is MemoryType.EPISODIC else {key: value for key, value in metadata.items() if key != EPISODE}
+    )
     again = replace(
         known,
+        type=kind,
         importance=max(known.importance, memory.importance),
         expires_at=memory.expires_at if lasts_anew else known.expires_at,
-        metadata={**metadata, **owned(new)},
+        metadata={**parts, **owned(new)},
         updated_at=memory.updated_at,
     )
     again = with_pin(again, pinned=True) if new.pinned else again

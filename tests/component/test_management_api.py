@@ -1139,6 +1139,19 @@ async def test_everything_exported_and_forgotten_comes_back_by_an_import(house: 
         ]
 
 
+async def test_what_is_known_takes_the_type_and_the_parts_that_it_is_stored_again_with(house: House) -> None:
+    async with house.user("alice") as alice:
+        statement = {"content": "Rode a horse"}
+        known = (await alice.post("/v1/memory", json={**statement, "type": "procedural"})).json()
+        untold = (await alice.post("/v1/memory", json=statement)).json()
+        assert (untold["id"], untold["type"]) == (known["id"], "procedural")
+        episode = (await alice.post("/v1/memory", json={**statement, "type": "episodic", "goal": "ride"})).json()
+        assert (episode["id"], episode["type"], episode["goal"]) == (known["id"], "episodic", "ride")
+        plain = (await alice.post("/v1/memory", json={**statement, "type": "semantic"})).json()
+        assert (plain["id"], plain["type"], plain["goal"], plain["metadata"]) == (known["id"], "semantic", "", {})
+        assert (await alice.get(f"/v1/memory/{known['id']}")).json()["type"] == "semantic"
+
+
 async def test_a_memory_of_a_session_is_the_users_in_every_other_way(house: House) -> None:
     async with house.user("alice") as alice, house.user("bob") as bob:
         new = {"content": "The draft is in folder A", "within_session": "s 1", "promote": True}
