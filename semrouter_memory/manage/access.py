@@ -70,7 +70,10 @@ class OwnerAccess(Access):
             InvalidRequestError: no project can be called like that.
         """
         if project and not is_acceptable_id(project, self.identity):
-            raise InvalidRequestError("project_id is too long or not printable", field="project_id")
+            raise InvalidRequestError(
+                f"project_id must have at most {self.identity.max_id_chars} characters, printable ones, and no blank at an end",
+                field="project_id",
+            )
         return self.owner.in_project(project or "")
 
 

@@ -94,7 +94,9 @@ def observed_in(since: Since = None, until: Until = None) -> Period:
 def _category(value: str) -> str:
     value = value.strip()
     if value and not filterable(value):
-        raise ValueError("must be printable, without quotation marks, backslashes and braces")
+        raise ValueError(
+            f"must have at most {MAX_VALUE_CHARS} characters, printable ones, and no quotation marks, backslashes and braces"
+        )
     return value
 
 
