@@ -107,7 +107,7 @@ class TestRecallFilter:
         [
             (request_headers(RECALL, path="/v1/models"), Reason.UNKNOWN_PATH),
             (request_headers(RECALL, method="GET"), Reason.NOT_POST),
-            (replace(request_headers(RECALL), end_of_stream=True), Reason.NOT_POST),
+            (replace(request_headers(RECALL), end_of_stream=True), Reason.NOT_JSON),
             (request_headers(RECALL, ("content-encoding", "gzip")), Reason.ENCODED_BODY),
             (request_headers(RECALL, user=""), Reason.NO_IDENTITY),
             (request_headers(RECALL, ("x-authz-user-id", "mallory")), Reason.BAD_IDENTITY),
