@@ -179,7 +179,11 @@ class ApiClient:
             ) from None
         except httpx.RemoteProtocolError:
             raise UnavailableError(f"{url} broke off its answer", service=Service.SERVER) from None
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+        except httpx.LocalProtocolError:
+            raise InvalidRequestError("a user, a key and a token have no blank at an end and no line break") from None
+        except (httpx.UnsupportedProtocol, httpx.InvalidURL):
+            raise InvalidRequestError(f"{url} is no address: write http(s)://host:port, or unix:path") from None
+        except httpx.HTTPError as error:
             raise MemoryServiceError(f"cannot ask {url}: {type(error).__name__}") from None
 
 

@@ -353,7 +353,9 @@ async def test_no_id_is_the_address_of_something_else(run: Run, sidecar: Path, m
         (["list", "--user", ""], InvalidRequestError, "say whose"),
         (["list", "--url", "unix:/nowhere.sock"], UnavailableError, "no answer from unix:/nowhere.sock"),
         (["list", "--url", "http://127.0.0.1:1"], UnavailableError, "no answer"),
-        (["list", "--url", "127.0.0.1:1"], MemoryServiceError, "cannot ask"),
+        (["list", "--url", "127.0.0.1:1"], InvalidRequestError, "127.0.0.1:1 is no address: write http(s)://host:port"),
+        (["list", "--url", "http://[::1"], InvalidRequestError, "http://[::1 is no address"),
+        (["list", "--user", " alice"], InvalidRequestError, "no blank at an end"),
     ],
 )
 async def test_what_goes_wrong_is_one_clear_message(
