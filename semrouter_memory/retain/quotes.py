@@ -152,6 +152,8 @@ class Reading:
                     about, said = _harmless(corrected[:_MAX_CONTEXT_CHARS]), corrected
                 else:
                     about = _about(content, message.asked, said or "")
+                if not about and not any(map(str.isalpha, content)):
+                    continue  # A number tells nothing without what it is about.
                 facts, about, said = statements.in_context(content, about, said or "")
                 told.append(said)
                 asked = "" if about or _is_short(content) else _asked(message.asked)

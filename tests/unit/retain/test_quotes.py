@@ -215,6 +215,14 @@ def test_what_answers_another_question_is(make_turn: MakeTurn, asked: str, answe
     assert of_message(make_turn, answer, asked)
 
 
+@pytest.mark.parametrize("number", ["9", "$4,500", "12.5%", "1, 2, 3", "2026-03-04"])
+def test_a_number_is_kept_with_the_question_that_it_answers_and_not_alone(make_turn: MakeTurn, number: str) -> None:
+    (answer,) = of_message(make_turn, number, "How much do you want to put aside?")
+    assert (answer.content, answer.context) == (number, "How much do you want to put aside?")
+    assert not of_message(make_turn, number)
+    assert not of_message(make_turn, number, "Higher!")
+
+
 def test_the_assistants_words_are_no_source(make_turn: MakeTurn) -> None:
     turn = make_turn("thanks!", assistant_text="I live in Rome. My name is Bot.")
     assert quotes.candidates([turn]) == ()
