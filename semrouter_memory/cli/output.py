@@ -19,7 +19,7 @@ _MAX_CELL_CHARS = 300
 out = Console(highlight=False, markup=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print the API's JSON.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
 
 def print_json(value: Json) -> None:
