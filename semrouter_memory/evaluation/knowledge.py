@@ -37,6 +37,10 @@ class Paragraph:
     text: str = ""
     questions: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        if not (self.text or self.questions):
+            raise ValueError("needs a text, or questions that no paragraph answers")
+
 
 @dataclass(slots=True)
 class KnowledgeRun:

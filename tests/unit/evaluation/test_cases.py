@@ -10,6 +10,7 @@ import pytest
 from semrouter_memory.config import Config
 from semrouter_memory.errors import InputFileError
 from semrouter_memory.evaluation.cases import CaseTurn, parse_cases, read_cases, write_json
+from semrouter_memory.evaluation.knowledge import Paragraph
 from semrouter_memory.evaluation.running import EvalOptions, play_files
 
 
@@ -50,6 +51,13 @@ def test_a_missing_or_wrong_field_is_named_with_its_line(tmp_path: Path) -> None
         path.write_text(line)
         with pytest.raises(InputFileError, match=complaint):
             read_cases(path, CaseTurn)
+
+
+def test_a_line_that_is_no_case_of_documents_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "cases.jsonl"
+    path.write_text('{"title": "Leave", "text": "Thirty days."}\n{"title": "Leave", "content": "Thirty days."}\n')
+    with pytest.raises(InputFileError, match="line 2.*needs a text, or questions"):
+        read_cases(path, Paragraph)
 
 
 def test_a_file_that_is_not_there_is_said_so(tmp_path: Path) -> None:
