@@ -96,11 +96,19 @@ def _import(
         result = import_lines(lines, partial(client.import_lines, prefix=MEMORY, query={"from_user": from_user}))
     summary = f"{result['imported']} imported, {result['skipped']} skipped, {result['refused']} refused"
     report(result, [summary], as_json=as_json)
-    for error in result["errors"] if not as_json else ():
-        where = f" ({error['param']})" if error["param"] else ""
-        err.print(f"line {error['line']}{where}: {shown(error['message'])}")
+    for line in refusals(result) if not as_json else ():
+        err.print(shown(line))
     if result["refused"]:
         raise typer.Exit(1)
+
+
+def refusals(summary: dict[str, Json]) -> Iterator[str]:
+    """The lines that were refused, and how many more there are than are named."""
+    for error in summary["errors"]:
+        where = f" ({error['param']})" if error["param"] else ""
+        yield f"line {error['line']}{where}: {error['message']}"
+    if more := summary["refused"] - len(summary["errors"]):
+        yield f"and {more} more; {len(summary['errors'])} are named at a time"
 
 
 def _opened(file: Path) -> AbstractContextManager[Iterable[bytes]]:
@@ -171,8 +179,7 @@ def _source(named: str | None, collections: list[dict[str, Json]]) -> str:
 
 def _lines(source: str, copied: dict[str, Json], *, dropped: bool) -> Iterator[str]:
     yield f"{copied['imported']} copied, {copied['skipped']} skipped, {copied['refused']} refused"
-    for error in copied["errors"]:
-        yield f"line {error['line']}: {error['message']}"
+    yield from refusals(copied)
     if dropped:
         yield f"{source} is deleted"
     elif not copied["refused"]:

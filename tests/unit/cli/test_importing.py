@@ -49,3 +49,18 @@ def test_a_service_that_stays_away_is_said(away: range, taken: int) -> None:
     with pytest.raises(UnavailableError):
         importing.import_lines(LINES, api.send)
     assert len(api.taken) == taken
+
+
+def test_refused_lines_that_are_not_named_are_counted() -> None:
+    def refuse(part: bytes) -> dict[str, Json]:
+        count = part.count(b"\n")
+        errors = [{"line": line + 1, "param": "content", "message": "is blank"} for line in range(count)]
+        return {"lines": count, "imported": 0, "skipped": 0, "refused": count, "errors": errors}
+
+    few = importing.import_lines(LINES, refuse)
+    assert list(importing.refusals(few))[-1] == "line 5 (content): is blank"
+    many = importing.import_lines([b"\n"] * (importing.MAX_ERRORS + 20), refuse)
+    assert list(importing.refusals(many))[-2:] == [
+        "line 100 (content): is blank",
+        "and 20 more; 100 are named at a time",
+    ]
