@@ -4,6 +4,8 @@ import ipaddress
 import os
 import socket
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from semrouter_memory.errors import ConfigurationError
@@ -61,6 +63,19 @@ def listening_socket(listen: str) -> tuple[socket.socket, Path | None]:
     """
     path = unix_path(listen)
     return (_bind_unix(path) if path else _bind_tcp(listen)), path
+
+
+@contextmanager
+def address_of(setting: str) -> Iterator[None]:
+    """What is refused within names the setting that has the address, and the remedy.
+
+    Raises:
+        ConfigurationError: same as what it is given.
+    """
+    try:
+        yield
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{setting}: {error}; choose another one") from None
 
 
 def clear_stale_socket(path: Path) -> None:

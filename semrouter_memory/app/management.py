@@ -22,6 +22,7 @@ from semrouter_memory.manage.reflecting import Reflector
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.replay.recordings import Recordings
 from semrouter_memory.retain.redact import redact, without_secrets
+from semrouter_memory.sockets import address_of
 
 
 async def serve_management(
@@ -56,7 +57,8 @@ async def serve_management(
     )
     secret_header = config.server.secret_header
     users = create_user_api(access, config=management, shared_secret=shared_secret, secret_header=secret_header)
-    await _serve(users, management.listen, on_exit)
+    with address_of("management.listen"):
+        await _serve(users, management.listen, on_exit)
     if management.operator_listen is None:
         return
     operator = create_operator_api(
@@ -67,7 +69,8 @@ async def serve_management(
         metrics=metrics,
         context=_operator_context(pipelines, recordings),
     )
-    await _serve(operator, management.operator_listen, on_exit)
+    with address_of("management.operator_listen"):
+        await _serve(operator, management.operator_listen, on_exit)
 
 
 async def _serve(app: FastAPI, listen: str, on_exit: AsyncExitStack) -> None:

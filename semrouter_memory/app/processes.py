@@ -29,7 +29,7 @@ from semrouter_memory.errors import ConfigurationError
 from semrouter_memory.manage.http_server import serve_http
 from semrouter_memory.manage.processes import create_operator_front
 from semrouter_memory.resilience import Backoff
-from semrouter_memory.sockets import accepts
+from semrouter_memory.sockets import accepts, address_of
 from semrouter_memory.telemetry import logs
 from semrouter_memory.termination import on_termination
 
@@ -93,7 +93,8 @@ async def _started_and_kept(
         relay.start()
     if config.management.operator_listen is not None:
         front = create_operator_front({child.name: child.operator for child in children})
-        at_last.push_async_callback((await serve_http(front, config.management.operator_listen)).stop)
+        with address_of("management.operator_listen"):
+            at_last.push_async_callback((await serve_http(front, config.management.operator_listen)).stop)
     _log.info("Serving", processes=len(children), ext_proc=config.server.listen, api=config.management.listen)
     await asyncio.gather(*(child.keep() for child in children))
 
@@ -107,10 +108,8 @@ def _relays(config: Config, children: "Sequence[_Child]") -> list[Relay]:
 
 
 def _named(setting: str, listen: str, targets: Sequence[Path]) -> Relay:
-    try:
+    with address_of(setting):
         return Relay(listen, targets)
-    except ConfigurationError as error:
-        raise ConfigurationError(f"{setting}: {error}; choose another one") from None
 
 
 class _Child:

@@ -146,15 +146,16 @@ async def test_a_missing_model_names_the_command_that_builds_it(tmp_path: Path) 
 
 
 async def test_a_failed_start_leaves_nothing_behind(tmp_path: Path, model_directory: Path) -> None:
-    """The last port is taken: what was started before is stopped, so that the next start finds nothing in its way."""
+    """A port is taken: what was started before is stopped, so that the next start finds nothing in its way."""
     values = settings(tmp_path, model_directory)
     taken = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0)
     address = f"127.0.0.1:{taken.sockets[0].getsockname()[1]}"
     async with taken:
-        blocked = {**values, "server": {**values["server"], "listen": address}}
-        with pytest.raises(ConfigurationError, match=r"server\.listen: cannot listen on"):
-            async with running(blocked):
-                pass
+        for section, name in (("management", "listen"), ("management", "operator_listen"), ("server", "listen")):
+            blocked = {**values, section: {**values[section], name: address}}
+            with pytest.raises(ConfigurationError, match=rf"{section}\.{name}: cannot listen .*; choose another one"):
+                async with running(blocked):
+                    pass
     async with running(values):
         pass
 
