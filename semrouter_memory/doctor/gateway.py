@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from semrouter_memory.doctor.finding import BODY_MODES
-from semrouter_memory.doctor.node import Node, first, matching
+from semrouter_memory.doctor.node import Node, first, matching, start_of_paths
 from semrouter_memory.sockets import is_local, unix_path
 
 CHAT_PATHS = ("/v1/chat/completions", "/v1/responses")
@@ -287,8 +287,21 @@ class HttpFilterChain:
             yield from (each for each in route.enabled if each.given)
 
     @property
+    def prefixes(self) -> list[str]:
+        """What comes before `/v1` in the paths of LLM APIs here: nothing, and what routes with memory ask for.
+
+        The sidecar looks at the end of a path alone, before a route rewrites it.
+        """
+        found = [_prefix(start_of_paths(route.match)) for route in self.routes if route.enabled]
+        return list(dict.fromkeys(["", *(each for each in found if "v1" not in each.split("/"))]))
+
+    @property
+    def chat_paths(self) -> list[str]:
+        return [prefix + path for prefix in self.prefixes for path in CHAT_PATHS]
+
+    @property
     def chat_routes(self) -> list[GatewayRoute]:
-        found = {route.path: route for path in CHAT_PATHS for route in self.matching_routes("POST", path)}
+        found = {route.path: route for path in self.chat_paths for route in self.matching_routes("POST", path)}
         return list(found.values())
 
     @property
@@ -305,6 +318,12 @@ class HttpFilterChain:
             paths = {node.path for node in matching((route.node for route in host), method, path)}
             found += [route for route in host if route.node.path in paths]
         return found
+
+
+def _prefix(start: str) -> str:
+    """What comes before the path of a chat in paths that begin so: `/openai` for `/openai/v1`."""
+    lengths = [length for path in CHAT_PATHS for length in range(len(path) + 1) if start.endswith(path[:length])]
+    return start[: len(start) - max(lengths)]
 
 
 def clusters_of(bootstrap: Node) -> dict[str, Node]:

@@ -19,7 +19,7 @@ from enum import Enum, auto
 
 from semrouter_memory.doctor.context import CheckContext
 from semrouter_memory.doctor.finding import Finding, found, graded
-from semrouter_memory.doctor.gateway import API_PATH, CHAT_PATHS, GatewayRoute, HttpFilter, HttpFilterChain
+from semrouter_memory.doctor.gateway import API_PATH, GatewayRoute, HttpFilter, HttpFilterChain
 from semrouter_memory.doctor.node import Node, matching, rbac_refuses, text_matches
 from semrouter_memory.exchange.identity import is_acceptable_id
 
@@ -293,7 +293,7 @@ def tokens_are_required(context: CheckContext, chain: HttpFilterChain) -> Iterat
 
 def _requests(chain: HttpFilterChain) -> Iterator[tuple[str, str, list[GatewayRoute]]]:
     """Requests that reach memories, with the routes that they may end at."""
-    for path in CHAT_PATHS:
+    for path in chain.chat_paths:
         routes = [route for route in chain.matching_routes("POST", path) if route.enabled]
         if routes or (chain.memory and not chain.routes):
             yield "POST", path, routes

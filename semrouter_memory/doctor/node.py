@@ -159,6 +159,14 @@ def _below(path: str, prefix: str) -> bool:
     return path == prefix or path.startswith(f"{prefix}/")
 
 
+_EXAMPLES = (
+    (re.compile(r"\(\?:"), "("),
+    (re.compile(r"\(([^()|]*)(?:\|[^()]*)?\)"), r"\1"),
+    (re.compile(r"(?:\[[^]]*\]|\.|\\w)\*"), ""),
+    (re.compile(r"(?:\[[^]]*\]|\.|\\w)(?:\+|\{1,\d*\})"), "x"),
+)
+"""What stands for a part of a regular expression in a path that it takes: the first of several, any name for a name."""
+_BEGINNING = re.compile(r"\^?([\w/.~-]*)(?![?*{+])")
 _CONDITIONS = ("query_parameters", "grpc", "cookies", "runtime_fraction", "tls_context", "dynamic_metadata")
 """What a route may ask for besides path and headers."""
 _PATH_TESTS: dict[str, _PathTest] = {"prefix": str.startswith, "path": str.__eq__, "path_separated_prefix": _below}
@@ -233,6 +241,16 @@ def path_matches(match: Node, path: str) -> bool | None:
     if taken is None and not match.get("connect_matcher"):
         return regex_matches(match.get("safe_regex"), path)
     return bool(taken)
+
+
+def start_of_paths(match: Node) -> str:
+    """How the paths that a RouteMatch takes begin, as far as it says; of a regular expression, some of them."""
+    literal = next((match.get(name).text for name in _PATH_TESTS if match.get(name)), "")
+    pattern = match.get("safe_regex", "regex").text
+    for found, example in _EXAMPLES:
+        pattern = found.sub(example, pattern)
+    beginning = _BEGINNING.match(pattern)
+    return literal or (beginning[1] if beginning else "")
 
 
 def _header_matches(header: Node, method: str, *, upgrade: bool) -> bool | None:

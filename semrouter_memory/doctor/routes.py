@@ -34,7 +34,7 @@ _POLICIES = ("ROUND_ROBIN", "LEAST_REQUEST", "RING_HASH", "RANDOM", "", "MAGLEV"
 def memory_is_on_for_chats_alone(_: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
     if chain.routes and not any(route.enabled for route in chain.chat_routes):
         yield found("chat-without-memory", chain.manager.get("route_config"), paths=" or ".join(CHAT_PATHS))
-    for path in _OTHER_PATHS:
+    for path in (prefix + path for prefix in chain.prefixes for path in _OTHER_PATHS):
         held = [route for route in chain.matching_routes("POST", path) if _holds_bodies(route)]
         if held:
             yield found("memory-on-other-paths", held[0].match, path=path)
@@ -48,7 +48,7 @@ def upgrades_are_not_held(_: CheckContext, chain: HttpFilterChain) -> Iterator[F
     """
     api = {route.path for route in chain.api_routes}
     for route in chain.routes:
-        if all(path_matches(route.match, path) is False for path in CHAT_PATHS):
+        if all(path_matches(route.match, path) is False for path in chain.chat_paths):
             continue
         held = _upgrades(chain, route) and _holds_bodies(route) and route.path not in api
         methods = [each for each in ("GET", "POST") if takes_headers(route.match, each, upgrade=True) is not False]

@@ -420,6 +420,14 @@ def _fraction(envoy: Chain) -> None:
     _route(envoy)["route"].pop("timeout")
 
 
+def _below(envoy: Chain, **match: Any) -> dict[str, Any]:
+    """Clients name a provider, which the route takes off the path; all other paths are without memory."""
+    route = _route(envoy)
+    route["match"] = {**match, "headers": route["match"]["headers"]}
+    route["route"]["prefix_rewrite"] = "/v1/"
+    return route
+
+
 def _open_with_demo_keys_on_a_route(envoy: Chain) -> None:
     (listener,) = envoy.bootstrap["static_resources"]["listeners"]
     listener["address"]["socket_address"]["address"] = "0.0.0.0"
@@ -438,6 +446,12 @@ def _without_secret_on_route(envoy: Chain) -> None:
     _per_route(envoy, "llm", memory_retain=bare, memory_recall=bare)
 
 
+_PROVIDERS = (
+    {"path": "/openai/v1/chat/completions"},
+    {"safe_regex": {"regex": "/openai/v1/(?:chat/completions|responses)"}},
+    {"safe_regex": {"regex": "^/(groq|openai)/v1/(chat/completions|responses)$"}},
+    {"safe_regex": {"regex": "/tenants/[^/]+/v1/chat/completions"}},
+)
 _DISABLED = {"@type": f"{TYPES}.extensions.filters.http.ext_proc.v3.ExtProcPerRoute", "disabled": True}
 _BUFFER = 4 * 1024 * 1024
 _PROCESSES = {"memory": {"milvus": {"address": "m:1"}, "redis": {"url": "redis://r"}}, "server": {"processes": 2}}
@@ -645,6 +659,12 @@ MISTAKES = [
     Mistake("the API is not authenticated", lambda e: _route(e, "memory-api")["typed_per_filter_config"].update(_off("envoy.filters.http.api_key_auth")), "error authentication-off", "routes[1]"),
     Mistake("a route's setting has another name", lambda e: _per_route(e, "llm", memory_recall=override(grpc_initial_metadata=[{"key": "x-memory-limt", "value": "1"}]), memory_retain=override(grpc_initial_metadata=[{"key": "x-memory-limt", "value": "1"}])), "error setting-unknown", 'routes[0].typed_per_filter_config["memory.retain"].overrides.grpc_initial_metadata[0]'),
     Mistake("a filter is a struct, and fails closed", lambda e: (_recall(e).pop("failure_mode_allow"), _as_structs(e)), "error failure-mode-allow", "http_filters[3].typed_config.value.failure_mode_allow"),
+    *(Mistake(f"below {' '.join(map(str, match.values()))} the route buffers 1 MiB", lambda e, match=match: _below(e, **match).pop("request_body_buffer_limit"), "error route-buffer-limit", "routes[0].request_body_buffer_limit") for match in _PROVIDERS),  # type: ignore[misc]
+    Mistake("answers below a prefix are cut", lambda e: _below(e, **_PROVIDERS[0])["route"].pop("timeout"), "error route-timeout", "routes[0].route.timeout"),
+    Mistake("upgrades below a prefix are held", lambda e: _below(e, **_PROVIDERS[0])["match"]["headers"].pop(), "warning upgrade-held", "routes[0].match"),
+    Mistake("no token is asked for below a prefix", lambda e: (_below(e, **_PROVIDERS[0]), _rules_for(e, "/v1")), "error authentication-off", "typed_config.rules", chain="jwt"),
+    Mistake("memory is on for other APIs alone", lambda e: _below(e, prefix="/v1/completions"), "error chat-without-memory", "typed_config.route_config"),
+    Mistake("all of a provider's paths are held", lambda e: _below(e, prefix="/openai/"), "warning memory-on-other-paths", "routes[0].match"),
     Mistake("a filter buffers 4 MiB", lambda e: _buffer_filter(e, _BUFFER), "warning buffer-filter", "http_filters[1].typed_config.max_request_bytes"),
 ]  # fmt: skip
 
@@ -879,6 +899,10 @@ def _sound() -> Iterator[tuple[str, Callable[[Chain], object], str]]:
             _route(e)["route"].update(upgrade_configs=[{"upgrade_type": "websocket", "enabled": False}]),
         ),
         "two-filter",
+    )
+    yield from (
+        ("chats are below a prefix", lambda e, match=match: _below(e, **match), "two-filter")  # type: ignore[misc]
+        for match in _PROVIDERS
     )
     yield (
         "a second listener that has nothing to do with us",
