@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from semrouter_memory.doctor.context import LONG_SECONDS, CheckContext
-from semrouter_memory.doctor.finding import Finding, broken, found, graded
+from semrouter_memory.doctor.finding import MIB, Finding, broken, found, graded, sized
 from semrouter_memory.doctor.gateway import (
     API_PATH,
     API_PATHS,
@@ -31,13 +31,17 @@ _POLICIES = ("ROUND_ROBIN", "LEAST_REQUEST", "RING_HASH", "RANDOM", "", "MAGLEV"
 # -- routes -------------------------------------------------------------------------------------------------------------
 
 
-def memory_is_on_for_chats_alone(_: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
+def memory_is_on_for_chats_alone(context: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
+    """The sidecar lets go of other requests at their headers, and Envoy has collected what came of their bodies until then."""
     if chain.routes and not any(route.enabled for route in chain.chat_routes):
         yield found("chat-without-memory", chain.manager.get("route_config"), paths=" or ".join(CHAT_PATHS))
-    for path in (prefix + path for prefix in chain.prefixes for path in _OTHER_PATHS):
+    for prefix, path in ((prefix, prefix + path) for prefix in chain.prefixes for path in _OTHER_PATHS):
         held = [route for route in chain.matching_routes("POST", path) if _holds_bodies(route)]
         if held:
-            yield found("memory-on-other-paths", held[0].match, path=path)
+            limit = _buffer_limit(chain, held[0]).number or MIB
+            severity = graded("BUFFERED" in held[0].request_modes and limit < context.config.server.max_body_bytes)
+            texts = {"path": path, "prefix": prefix, "limit": sized(limit, "MiB")}
+            yield found("memory-on-other-paths", held[0].match, severity, **texts)
             return
 
 
@@ -83,7 +87,7 @@ def bodies_fit_the_route(context: CheckContext, chain: HttpFilterChain) -> Itera
                 yield from broken("buffer_filter", context.figures, buffer.get)
 
 
-def _buffer_limit(chain: HttpFilterChain, route: GatewayRoute, _: str) -> Node:
+def _buffer_limit(chain: HttpFilterChain, route: GatewayRoute, _: str = "") -> Node:
     names = ("request_body_buffer_limit", "per_request_buffer_limit_bytes")
     limits = [level.get(name) for level in reversed(route.levels) for name in names]
     unset = route.node.get("request_body_buffer_limit")

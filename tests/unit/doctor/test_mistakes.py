@@ -664,6 +664,7 @@ MISTAKES = [
     Mistake("upgrades below a prefix are held", lambda e: _below(e, **_PROVIDERS[0])["match"]["headers"].pop(), "warning upgrade-held", "routes[0].match"),
     Mistake("no token is asked for below a prefix", lambda e: (_below(e, **_PROVIDERS[0]), _rules_for(e, "/v1")), "error authentication-off", "typed_config.rules", chain="jwt"),
     Mistake("memory is on for other APIs alone", lambda e: _below(e, prefix="/v1/completions"), "error chat-without-memory", "typed_config.route_config"),
+    Mistake("memory is on for uploads of any size", lambda e: _route(e, "other").pop("typed_per_filter_config"), "error memory-on-other-paths", "routes[2].match", also="error upgrade-held"),
     Mistake("all of a provider's paths are held", lambda e: _below(e, prefix="/openai/"), "warning memory-on-other-paths", "routes[0].match"),
     Mistake("a filter buffers 4 MiB", lambda e: _buffer_filter(e, _BUFFER), "warning buffer-filter", "http_filters[1].typed_config.max_request_bytes"),
 ]  # fmt: skip
