@@ -37,6 +37,7 @@ MEMORY_CHAINS: tuple[Callable[[CheckContext, HttpFilterChain], Iterable[Finding]
     memory_filters.bodies_may_be_changed,
     memory_filters.filters_agree,
     memory_filters.settings_are_known,
+    memory_filters.bodies_are_read_in_their_order,
     memory_filters.results_are_received,
     routes.manager_fits,
     routes.memory_is_on_for_chats_alone,

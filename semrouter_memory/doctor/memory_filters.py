@@ -10,7 +10,7 @@ from semrouter_memory.codec.settings import ROUTE, ROUTE_PREFIX, Governs, govern
 from semrouter_memory.doctor.context import CheckContext
 from semrouter_memory.doctor.finding import Finding, broken, found, graded
 from semrouter_memory.doctor.gateway import PROCESSOR, FilterRole, HttpFilter, HttpFilterChain
-from semrouter_memory.doctor.node import Node, regex_matches, text_matches
+from semrouter_memory.doctor.node import Node, first, regex_matches, text_matches
 from semrouter_memory.exchange.policy import route_settings
 
 _NAMESPACE = "semrouter.memory"
@@ -133,6 +133,33 @@ def _secret(context: CheckContext, sent: Mapping[str, str], sender: str, place: 
         yield found("secret-not-sent", place, sender=sender, header=header)
     elif context.secret is not None and "%" not in value and value != context.secret:
         yield found("secret-wrong", place, sender=sender, header=header)
+
+
+def bodies_are_read_in_their_order(context: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
+    """A body is plain where the memory filters read it, and signed, with its headers, where nothing changes it any more."""
+    first_filter, last_filter = chain.first_memory, chain.memory[-1].index
+    for route in (route for route in chain.chat_routes if route.enabled):
+        removed = [name.lower() for level in route.levels for name in level.texts("request_headers_to_remove")]
+        for each in (each for each in route.filters if each.is_enabled):
+            kind, direction = each.config.kind, each.config.get("request_direction_config")
+            is_on = direction.get("common_config", "enabled", "default_value").flag is not False
+            if kind == "Decompressor" and is_on and each.index > first_filter:
+                yield found("decompressed-too-late", each.entry, name=each.name)
+            elif kind == "Compressor" and direction and is_on and each.index < last_filter:
+                yield found("compressed-too-early", direction, name=each.name)
+            elif kind == "AwsRequestSigning":
+                signing = first((each.override.get("aws_request_signing"), each.config))
+                if each.index < last_filter and not signing.get("use_unsigned_payload").flag:
+                    yield found(
+                        "signed-too-early", each.entry, name=each.name, part="the body", change="memories follow"
+                    )
+                elif context.user_header in removed and not _excludes(signing, context.user_header):
+                    texts = {"part": context.user_header, "change": "the route removes it"}
+                    yield found("signed-too-early", each.entry, name=each.name, **texts)
+
+
+def _excludes(signing: Node, header: str) -> bool:
+    return any(text_matches(each, header) for each in signing.items("match_excluded_headers"))
 
 
 def results_are_received(_: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:

@@ -446,6 +446,15 @@ def _without_secret_on_route(envoy: Chain) -> None:
     _per_route(envoy, "llm", memory_retain=bare, memory_recall=bare)
 
 
+def _inserted(envoy: Chain, index: int, kind: str, **config: Any) -> None:
+    entry = {"name": "own", "typed_config": {"@type": f"{TYPES}.extensions.filters.http.{kind}", **config}}
+    envoy.manager["http_filters"].insert(index, entry)
+
+
+_SIGNING = {"kind": "aws_request_signing.v3.AwsRequestSigning", "service_name": "bedrock", "region": "eu-west-1"}
+_USER_UNSIGNED = {"match_excluded_headers": [{"prefix": "x-authz-"}]}
+_DECOMPRESSOR, _COMPRESSOR = "decompressor.v3.Decompressor", "compressor.v3.Compressor"
+_OFF_BY_DEFAULT = {"common_config": {"enabled": {"default_value": False, "runtime_key": "k"}}}
 _PROVIDERS = (
     {"path": "/openai/v1/chat/completions"},
     {"safe_regex": {"regex": "/openai/v1/(?:chat/completions|responses)"}},
@@ -659,6 +668,12 @@ MISTAKES = [
     Mistake("the API is not authenticated", lambda e: _route(e, "memory-api")["typed_per_filter_config"].update(_off("envoy.filters.http.api_key_auth")), "error authentication-off", "routes[1]"),
     Mistake("a route's setting has another name", lambda e: _per_route(e, "llm", memory_recall=override(grpc_initial_metadata=[{"key": "x-memory-limt", "value": "1"}]), memory_retain=override(grpc_initial_metadata=[{"key": "x-memory-limt", "value": "1"}])), "error setting-unknown", 'routes[0].typed_per_filter_config["memory.retain"].overrides.grpc_initial_metadata[0]'),
     Mistake("a filter is a struct, and fails closed", lambda e: (_recall(e).pop("failure_mode_allow"), _as_structs(e)), "error failure-mode-allow", "http_filters[3].typed_config.value.failure_mode_allow"),
+    Mistake("bodies are decompressed at the end", lambda e: _inserted(e, 4, _DECOMPRESSOR), "warning decompressed-too-late", "http_filters[4]"),
+    Mistake("bodies are decompressed between the two", lambda e: _inserted(e, 3, _DECOMPRESSOR), "warning decompressed-too-late", "http_filters[3]"),
+    Mistake("requests are compressed first", lambda e: _inserted(e, 1, _COMPRESSOR, request_direction_config={}), "error compressed-too-early", "http_filters[1]"),
+    Mistake("bodies are signed before memories are added", lambda e: _inserted(e, 2, **_SIGNING), "error signed-too-early", "http_filters[2]"),
+    Mistake("the user is signed and removed", lambda e: _inserted(e, 4, **_SIGNING), "error signed-too-early", "http_filters[4]"),
+    Mistake("a body that is not signed has a user that is", lambda e: _inserted(e, 2, use_unsigned_payload=True, **_SIGNING), "error signed-too-early", "http_filters[2]"),
     *(Mistake(f"below {' '.join(map(str, match.values()))} the route buffers 1 MiB", lambda e, match=match: _below(e, **match).pop("request_body_buffer_limit"), "error route-buffer-limit", "routes[0].request_body_buffer_limit") for match in _PROVIDERS),  # type: ignore[misc]
     Mistake("answers below a prefix are cut", lambda e: _below(e, **_PROVIDERS[0])["route"].pop("timeout"), "error route-timeout", "routes[0].route.timeout"),
     Mistake("upgrades below a prefix are held", lambda e: _below(e, **_PROVIDERS[0])["match"]["headers"].pop(), "warning upgrade-held", "routes[0].match"),
@@ -900,6 +915,21 @@ def _sound() -> Iterator[tuple[str, Callable[[Chain], object], str]]:
             _route(e)["route"].update(upgrade_configs=[{"upgrade_type": "websocket", "enabled": False}]),
         ),
         "two-filter",
+    )
+    yield from (
+        (
+            name,
+            lambda e, index=index, config=config: _inserted(e, index, **config),  # type: ignore[misc]
+            "two-filter",
+        )
+        for name, index, config in (
+            ("bodies are decompressed first", 0, {"kind": _DECOMPRESSOR}),
+            ("answers alone are decompressed", 4, {"kind": _DECOMPRESSOR, "request_direction_config": _OFF_BY_DEFAULT}),
+            ("answers are compressed", 0, {"kind": _COMPRESSOR}),
+            ("requests are compressed last", 4, {"kind": _COMPRESSOR, "request_direction_config": {}}),
+            ("all is signed but the user, last", 4, {**_SIGNING, **_USER_UNSIGNED}),
+            ("headers are signed, without the user", 2, {**_SIGNING, **_USER_UNSIGNED, "use_unsigned_payload": True}),
+        )
     )
     yield from (
         ("chats are below a prefix", lambda e, match=match: _below(e, **match), "two-filter")  # type: ignore[misc]
