@@ -139,14 +139,16 @@ def manager_fits(context: CheckContext, chain: HttpFilterChain) -> Iterator[Find
         yield from broken("host", context.figures, host.get)
 
 
-def overrides_name_filters(_: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
-    """A misspelt override changes nothing; one for another chain's filter may be intended."""
-    names = [each.name for each in chain.filters]
+def overrides_name_filters(context: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
+    """A misspelt override changes nothing, nor does one that names the kind of filter; one for another chain's may be intended."""
+    names, processors = [each.name for each in chain.filters], " or ".join(each.name for each in chain.memory)
+    anywhere = {each.name for other in context.chains for each in other.filters}
     for level in (level for route in chain.routes for level in route.levels):
         for name, override in level.entries("typed_per_filter_config").items():
             near = difflib.get_close_matches(name, names, n=1, cutoff=_MISSPELT)
-            if name not in names and near:
-                yield found("filter-unknown", override, name=repr(name), near=near[0])
+            of_processor = "ExtProcPerRoute" in (override.kind, override.get("config").kind) and name not in anywhere
+            if name not in names and (near or of_processor):
+                yield found("filter-unknown", override, name=repr(name), near=(near or [processors])[0])
 
 
 def streams_end_gracefully(context: CheckContext) -> Iterator[Finding]:

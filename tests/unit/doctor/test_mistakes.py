@@ -668,6 +668,7 @@ MISTAKES = [
     Mistake("the API is not authenticated", lambda e: _route(e, "memory-api")["typed_per_filter_config"].update(_off("envoy.filters.http.api_key_auth")), "error authentication-off", "routes[1]"),
     Mistake("a route's setting has another name", lambda e: _per_route(e, "llm", memory_recall=override(grpc_initial_metadata=[{"key": "x-memory-limt", "value": "1"}]), memory_retain=override(grpc_initial_metadata=[{"key": "x-memory-limt", "value": "1"}])), "error setting-unknown", 'routes[0].typed_per_filter_config["memory.retain"].overrides.grpc_initial_metadata[0]'),
     Mistake("a filter is a struct, and fails closed", lambda e: (_recall(e).pop("failure_mode_allow"), _as_structs(e)), "error failure-mode-allow", "http_filters[3].typed_config.value.failure_mode_allow"),
+    Mistake("an override names the kind of filter", lambda e: _per_route(e, "llm", envoy_filters_http_ext__proc=override(failure_mode_allow=True)), "error filter-unknown", 'routes[0].typed_per_filter_config["envoy.filters.http.ext_proc"]'),
     Mistake("bodies are decompressed at the end", lambda e: _inserted(e, 4, _DECOMPRESSOR), "warning decompressed-too-late", "http_filters[4]"),
     Mistake("bodies are decompressed between the two", lambda e: _inserted(e, 3, _DECOMPRESSOR), "warning decompressed-too-late", "http_filters[3]"),
     Mistake("requests are compressed first", lambda e: _inserted(e, 1, _COMPRESSOR, request_direction_config={}), "error compressed-too-early", "http_filters[1]"),
