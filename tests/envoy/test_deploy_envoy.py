@@ -1,5 +1,6 @@
 """The Envoy parts of deploy/ in the real Envoy: it accepts them, and the sockets that they rely on carry the traffic."""
 
+import asyncio
 import copy
 import shutil
 import subprocess
@@ -14,7 +15,8 @@ from openai.types.chat import ChatCompletionMessageParam
 from semrouter_memory.stack.envoy import find_envoy
 from tests.deploy_files import FILES, Chain, Json
 
-from .conftest import installed
+from .client import CHAT, answers_held_back, streaming
+from .conftest import envoy_count, eventually, installed
 
 _EXT_PROC_NAMES = ("memory.retain", "memory.recall")
 
@@ -104,3 +106,29 @@ async def test_filters_and_management_work_over_sockets(
             await installation.remembers("$10,000")
             answer = await client.chat.completions.create(model="m", messages=user("What's my budget for the trip?"))
         assert "$10,000" in (answer.choices[0].message.content or "")
+
+
+async def test_a_pod_that_ends_waits_for_the_answers_that_run(tmp_path: Path, model_directory: Path) -> None:
+    """SIGTERM ends Envoy at once, so it is sent behind this command."""
+    pod = FILES.manifests("kubernetes.yaml").the("StatefulSet", "llm-gateway")["spec"]["template"]["spec"]
+    command: list[str] = pod["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
+    async with installed(tmp_path, model_directory) as on:
+        here = [each.replace("9901", str(on.stack.admin_port)).replace("sleep 5", "sleep 0") for each in command]
+        async with answers_held_back(on), streaming(on, CHAT, "Tell me a joke", text="one two") as pieces:
+            assert await anext(pieces)
+            asked = await envoy_count(on, "http.admin.downstream_rq_total")
+            stopping = await asyncio.create_subprocess_exec(*here)
+
+            async def asks_again() -> bool:
+                """More often than it drains and asks once, and this test itself."""
+                counts.append(await envoy_count(on, "http.admin.downstream_rq_total"))
+                return counts[-1] - asked - len(counts) > 2 or stopping.returncode is not None
+
+            counts: list[int] = []
+            await eventually(asks_again, "it does not wait")
+            assert stopping.returncode is None
+            async with on.http() as http:
+                assert (await http.get("/v1/memory")).status_code == 200
+            on.llm.going_on.set()
+            assert b"two" in b"".join([piece.data async for piece in pieces])
+        assert await stopping.wait() == 0

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from semrouter_memory.config import load
+from semrouter_memory.config import ServerConfig, load
 from semrouter_memory.sockets import require_local_or_secret
 from tests.deploy_files import FILES, Json
 
@@ -297,11 +297,7 @@ class TestPods:
             assert sidecar["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "operator"}
             assert {"name": "operator", "containerPort": 9090} in sidecar["ports"]
         gateway = FILES.manifests("envoy-gateway.yaml").the("EnvoyProxy")["spec"]["provider"]["kubernetes"]
-        services = [
-            FILES.manifests(name).the("Service", name_of)
-            for name, name_of in (("kubernetes.yaml", "llm-gateway"), ("istio.yaml", None))
-        ]
-        for service in (*services, gateway["envoyService"]["patch"]["value"]):
+        for service in (FILES.manifests("istio.yaml").the("Service"), gateway["envoyService"]["patch"]["value"]):
             assert service["spec"]["publishNotReadyAddresses"] is True
 
     def test_run_the_image_of_this_version(self) -> None:
@@ -347,6 +343,23 @@ class TestKubernetes:
         assert clients == {"ports": [{"port": "http"}]}
         assert monitoring["ports"] == [{"port": "operator"}]
         assert monitoring["from"]
+
+    def test_no_request_is_sent_to_a_pod_whose_envoy_has_not_started_or_is_gone(self) -> None:
+        manifests = FILES.manifests("kubernetes.yaml")
+        assert gateway()["replicas"] > 1
+        assert "publishNotReadyAddresses" not in manifests.the("Service", "llm-gateway")["spec"]
+        (envoy,) = gateway()["template"]["spec"]["containers"]
+        assert envoy["readinessProbe"]["tcpSocket"] == {"port": "http"}
+
+    def test_an_eviction_leaves_one_pod(self) -> None:
+        budget = FILES.manifests("kubernetes.yaml").the("PodDisruptionBudget")["spec"]
+        assert (budget["maxUnavailable"], budget["selector"]) == (1, gateway()["selector"])
+
+    def test_there_is_time_for_answers_and_for_the_sidecar_behind_them(self) -> None:
+        pod = gateway()["template"]["spec"]
+        command = pod["containers"][0]["lifecycle"]["preStop"]["exec"]["command"][-1]
+        seconds = int(command.partition("sleep ")[2].split()[0]) + int(command.partition("{1..")[2].split("}")[0])
+        assert pod["terminationGracePeriodSeconds"] > seconds + ServerConfig().drain_seconds
 
     def test_its_envoy_is_the_one_of_the_compose_file(self) -> None:
         (envoy,) = gateway()["template"]["spec"]["containers"]
