@@ -126,7 +126,7 @@ def doctor(
         Path | None,
         typer.Argument(
             metavar="[ENVOY.yaml]",
-            help="The file that Envoy is started with; without it, only the settings are checked.",
+            help="The file that Envoy is started with, or the /config_dump of a running one; without it, only the settings are checked.",
         ),
     ] = None,
     *,

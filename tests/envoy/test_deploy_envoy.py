@@ -12,8 +12,11 @@ import pytest
 import yaml
 from openai.types.chat import ChatCompletionMessageParam
 
+from semrouter_memory.doctor.diagnose import diagnose
 from semrouter_memory.stack.envoy import find_envoy
+from semrouter_memory.stack.loopback import LOOPBACK, local_client
 from tests.deploy_files import FILES, Chain, Json
+from tests.envoy_mutations import TYPES
 
 from .client import CHAT, answers_held_back, streaming
 from .conftest import envoy_count, eventually, installed
@@ -132,3 +135,41 @@ async def test_a_pod_that_ends_waits_for_the_answers_that_run(tmp_path: Path, mo
             on.llm.going_on.set()
             assert b"two" in b"".join([piece.data async for piece in pieces])
         assert await stopping.wait() == 0
+
+
+@pytest.mark.parametrize("mistaken", [False, True])
+async def test_doctor_reads_what_came_over_xds_from_the_running_envoy(
+    tmp_path: Path, model_directory: Path, *, mistaken: bool
+) -> None:
+    """All of the chain comes from files that Envoy watches, as control planes send it; the dump is what Envoy has of it."""
+
+    def over_xds(bootstrap: Json) -> None:
+        chain = Chain(bootstrap)
+        if mistaken:
+            del chain.filters["memory.recall"]["typed_config"]["failure_mode_allow"]
+            del chain.routes["llm"]["request_body_buffer_limit"]
+        routes = {"@type": f"{TYPES}.config.route.v3.RouteConfiguration", **chain.manager.pop("route_config")}
+        chain.manager["rds"] = {
+            "route_config_name": routes["name"],
+            "config_source": _watched(tmp_path, "rds", [routes]),
+        }
+        static = bootstrap.pop("static_resources")
+        sources = {}
+        for name, kind in (("listeners", "listener.v3.Listener"), ("clusters", "cluster.v3.Cluster")):
+            resources = [{"@type": f"{TYPES}.config.{kind}", **resource} for resource in static[name]]
+            sources[f"{name[0]}ds_config"] = _watched(tmp_path, f"{name[0]}ds", resources)
+        bootstrap.update(dynamic_resources=sources, node={"id": "one", "cluster": "llm"})
+
+    async with installed(tmp_path, model_directory, edit_envoy=over_xds) as on, local_client() as http:
+        dump = await http.get(f"http://{LOOPBACK}:{on.stack.admin_port}/config_dump")
+    path = tmp_path / "dump.json"
+    path.write_bytes(dump.content)
+    findings = diagnose(path, tmp_path / "sidecar.yaml", offline=True)
+    expected = {"failure-mode-allow", "route-buffer-limit"} if mistaken else set()
+    assert {finding.code for finding in findings} == expected
+
+
+def _watched(directory: Path, name: str, resources: list[Json]) -> Json:
+    path = directory / f"{name}.yaml"
+    path.write_text(yaml.safe_dump({"resources": resources}), encoding="utf-8")
+    return {"path_config_source": {"path": str(path)}, "resource_api_version": "V3"}

@@ -157,7 +157,8 @@ _UNREADABLE: dict[str, tuple[str | bytes, str]] = {
     "our own settings": ("memory: {enabled: true}\n", "--config"),
     "a manifest": ("apiVersion: v1\nkind: Service\n", "its keys are 'apiVersion', 'kind'"),
     "a compose file": ("services: {}\n", "its keys are 'services'"),
-    "a dump": ('{"configs": []}', "its keys are 'configs'"),
+    "a dump of nothing": ('{"configs": []}', "its keys are 'configs'"),
+    "a dump in itself": ("configs: &a [*a]", "not YAML"),
     "two bootstraps": ("static_resources: {}\n---\nstatic_resources: {}\n", "one at a time"),
     "a date": ("2024-13-45", "holds no mapping"),
     "a Python object": ("x: !!python/object/apply:os.getcwd []", "its keys are"),
@@ -168,6 +169,17 @@ _UNREADABLE: dict[str, tuple[str | bytes, str]] = {
     "a bomb": (_BOMB + "static_resources: {listeners: [{metadata: {filter_metadata: {x: {y: *g}}}}]}", "more than"),
     "size": (b"#" * (5 * 1024 * 1024), "larger than"),
 }
+
+
+def test_of_a_dump_what_is_in_use_counts(tmp_path: Path) -> None:
+    """Not what replaces it once it is warm, nor what Envoy refused; names may be anything."""
+    states = {"warming_state": "new", "active_state": "used", "error_state": "refused"}
+    kind = "type.googleapis.com/envoy.config.listener.v3.Listener"
+    dynamic = {state: {"listener": {"@type": kind, "name": name}} for state, name in states.items()}
+    odd = {"listener": {"@type": kind, "name": {}}}
+    bootstrap, _ = envoy_file.read(written(tmp_path, json.dumps({"configs": [{"listeners": [dynamic, odd]}]})))
+    names = [listener.get("name").value for listener in bootstrap.get("static_resources").items("listeners")]
+    assert names == ["used", {}]
 
 
 @pytest.mark.parametrize("name", _UNREADABLE)
