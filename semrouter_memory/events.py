@@ -152,27 +152,11 @@ class ModelStateChanged:
     detail: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkQueued:
-    """The length of the extraction queue, and the age of its oldest entry."""
-
-    depth: int
-    oldest_seconds: float
-
-
 @dataclass(frozen=True, slots=True)
 class PassagesTruncated:
     """So many texts were longer than the embedding model reads; their vectors do not cover the rest."""
 
     count: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnerIndexesMeasured:
-    """The size of the owner indexes in memory, and the number of their owners."""
-
-    nbytes: int
-    owners: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,13 +171,6 @@ TurnEvent: TypeAlias = (
     TurnAppended | SecretsRedacted | TurnDropped | ExtractionFinished | CandidatesRefused | SessionDue | EpisodeFinished
 )
 ServiceEvent: TypeAlias = (
-    WorkFailed
-    | StoreFailed
-    | StoreStateChanged
-    | ModelStateChanged
-    | WorkQueued
-    | PassagesTruncated
-    | OwnerIndexesMeasured
-    | MaintenanceFinished
+    WorkFailed | StoreFailed | StoreStateChanged | ModelStateChanged | PassagesTruncated | MaintenanceFinished
 )
 Event: TypeAlias = RequestEvent | TurnEvent | ServiceEvent

@@ -20,14 +20,16 @@ from semrouter_memory.app.management import serve_management, start_recordings
 from semrouter_memory.app.pipelines import Pipelines
 from semrouter_memory.config import Config, secret
 from semrouter_memory.errors import TurnLogError, UnavailableError, name_of
-from semrouter_memory.events import OwnerIndexesMeasured, WorkFailed, WorkQueued
+from semrouter_memory.events import WorkFailed
 from semrouter_memory.exchange.turns import ExchangeSettings
 from semrouter_memory.manage.explaining import Explainer
 from semrouter_memory.manage.http import Readiness
 from semrouter_memory.model import Scope, SessionKey
+from semrouter_memory.ports import TurnLog
 from semrouter_memory.priority import RequestsFirst
 from semrouter_memory.replay.recordings import Recordings
 from semrouter_memory.retain.pipeline import Retainer
+from semrouter_memory.store.index_cache import IndexCache
 from semrouter_memory.telemetry import logs, start_tracing
 from semrouter_memory.telemetry.metrics import Metrics, TelemetryObserver
 from semrouter_memory.termination import on_termination
@@ -198,21 +200,31 @@ class App:
         )
         retainer = pipelines.retainer(wake=pool.submit, written=pipelines.maintenance.changed)
         self._pool = pool
+        self._measure(pool, retainer, adapters.owner_indexes)
         self._exit.push_async_callback(pool.drain, self._config.server.drain_seconds)
         # Long turns that are still cleaned are written before the log closes.
         self._exit.push_async_callback(retainer.intake.settle)
-        ticker = asyncio.create_task(self._tick(retainer, pool, adapters), name="triggers")
+        ticker = asyncio.create_task(self._tick(retainer, adapters.turn_log), name="triggers")
         self._exit.callback(ticker.cancel)
         return retainer
+
+    def _measure(self, pool: "WorkerPool[SessionKey]", retainer: Retainer, indexes: IndexCache | None) -> None:
+        """Have gauges show how it is whenever the metrics are read."""
+        metrics = self._metrics
+        metrics.queue_depth.set_function(lambda: pool.depth + retainer.retrying)
+        metrics.queue_age_seconds.set_function(lambda: max(pool.oldest_seconds, retainer.waiting_seconds))
+        if indexes is not None:
+            metrics.owner_index_bytes.set_function(lambda: indexes.nbytes)
+            metrics.owner_indexes.set_function(lambda: indexes.owners)
 
     async def _process(self, retainer: Retainer, priority: RequestsFirst, key: SessionKey) -> None:
         await priority.pause()
         with self._spans.work(key.session_id) if self._spans else nullcontext():
             await retainer.process(key)
 
-    async def _tick(self, retainer: Retainer, pool: "WorkerPool[SessionKey]", adapters: Adapters) -> None:
+    async def _tick(self, retainer: Retainer, turn_log: TurnLog) -> None:
         """Look at the triggers again and again; also what continues after a restart."""
-        indexes, at_least = adapters.owner_indexes, self._config.memory.retain.tick_seconds
+        at_least = self._config.memory.retain.tick_seconds
         while True:
             pause = at_least
             try:
@@ -221,11 +233,7 @@ class App:
                 self._failed(error)
             else:
                 self._report_recovery()
-            self._report_damage(adapters.turn_log.damage)
-            oldest_seconds = max(pool.oldest_seconds, retainer.waiting_seconds)
-            self._observer.observe(WorkQueued(depth=pool.depth + retainer.retrying, oldest_seconds=oldest_seconds))
-            if indexes is not None:
-                self._observer.observe(OwnerIndexesMeasured(nbytes=indexes.nbytes, owners=indexes.owners))
+            self._report_damage(turn_log.damage)
             await asyncio.sleep(pause)
 
     def _failed(self, error: BaseException) -> None:

@@ -186,8 +186,6 @@ class EventLog:
                 self._log_truncation()
             case events.MaintenanceFinished():
                 _log_maintenance(event.report)
-            case events.WorkQueued() | events.OwnerIndexesMeasured():
-                pass
 
     def _log_store_state(self, event: events.StoreStateChanged) -> None:
         # The same state with another detail is news: a server may return with an unusable collection.

@@ -176,14 +176,8 @@ class Metrics:
                 self.store_available.set(event.available)
             case events.ModelStateChanged():
                 self.model_available.labels(event.host).set(event.available)
-            case events.WorkQueued():
-                self.queue_depth.set(event.depth)
-                self.queue_age_seconds.set(event.oldest_seconds)
             case events.PassagesTruncated():
                 self.passages_truncated.inc(event.count)
-            case events.OwnerIndexesMeasured():
-                self.owner_index_bytes.set(event.nbytes)
-                self.owner_indexes.set(event.owners)
             case events.MaintenanceFinished():
                 report = event.report
                 self.maintenance_runs.labels("incomplete" if report.failures else "complete").inc()

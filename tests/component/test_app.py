@@ -20,6 +20,7 @@ from semrouter_memory.app.management import new_memory_id
 from semrouter_memory.app.sidecar import App
 from semrouter_memory.config import Config
 from semrouter_memory.errors import ConfigurationError
+from semrouter_memory.model import Scope, SessionKey
 from semrouter_memory.stack.loopback import free_port, local_client
 from tests.chat_server import StandInServer, section
 from tests.replicas import until
@@ -130,6 +131,18 @@ async def test_starts_again_on_the_same_data(tmp_path: Path, model_directory: Pa
             return "semrouter_memory_owner_indexes 1.0" in (await http.get(metrics)).text
 
         await until(read_in)
+
+
+async def test_the_metrics_show_the_queue_as_it_is_when_they_are_read(tmp_path: Path, model_directory: Path) -> None:
+    values = settings(tmp_path, model_directory)
+    async with running(values) as app, local_client() as http:
+        assert app._pool is not None
+        app._pool._workers = 0
+        app._pool.submit(SessionKey(Scope("alice"), "ses_1"))
+        text = (await http.get(f"http://{values['management']['operator_listen']}/metrics")).text
+        assert "semrouter_memory_queue_depth 1.0" in text
+        (oldest,) = [line for line in text.splitlines() if line.startswith("semrouter_memory_queue_oldest_seconds ")]
+        assert float(oldest.split()[1]) > 0
 
 
 async def test_data_is_its_owners_alone(tmp_path: Path, model_directory: Path) -> None:

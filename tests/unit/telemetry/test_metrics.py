@@ -17,7 +17,6 @@ from semrouter_memory.events import (
     ExtractionFinished,
     MaintenanceFinished,
     ModelStateChanged,
-    OwnerIndexesMeasured,
     PassagesTruncated,
     RecallFinished,
     SecretsRedacted,
@@ -28,7 +27,6 @@ from semrouter_memory.events import (
     TurnAppended,
     TurnDropped,
     WorkFailed,
-    WorkQueued,
 )
 from semrouter_memory.model import (
     Appended,
@@ -75,9 +73,7 @@ ALL_EVENTS: tuple[Event, ...] = (
     StoreFailed("search", StoreUnavailableError(CANARY)),
     StoreStateChanged(available=False, detail="refused"),
     ModelStateChanged(host="qwen:8000", available=False, detail="answered 503"),
-    WorkQueued(depth=7, oldest_seconds=1.5),
     PassagesTruncated(1),
-    OwnerIndexesMeasured(nbytes=1_000, owners=3),
     MaintenanceFinished(MaintenanceReport(deleted={"expired": {"semantic": 1}})),
 )
 
@@ -302,18 +298,6 @@ def test_a_model_that_goes_away_is_an_error_and_its_return_is_said(observer: Obs
         observer.observe(ModelStateChanged(host="qwen:8000", available=True, detail="answered"))
         assert value(metrics, "model_available", endpoint="qwen:8000") == 1
     assert [(line["log_level"], line["endpoint"]) for line in lines] == [("error", "qwen:8000"), ("info", "qwen:8000")]
-
-
-def test_the_queue_is_a_gauge(observer: Observer, metrics: Metrics) -> None:
-    observer.observe(WorkQueued(depth=7, oldest_seconds=1.5))
-    assert value(metrics, "queue_depth") == 7
-    assert value(metrics, "queue_oldest_seconds") == 1.5
-
-
-def test_owner_indexes_are_gauges(observer: Observer, metrics: Metrics) -> None:
-    observer.observe(OwnerIndexesMeasured(nbytes=1_000, owners=3))
-    assert value(metrics, "owner_index_bytes") == 1_000
-    assert value(metrics, "owner_indexes") == 3
 
 
 def test_an_event_that_cannot_be_recorded_is_counted_and_costs_nobody_anything(
