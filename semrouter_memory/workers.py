@@ -1,8 +1,8 @@
-"""The in-process worker pool: bounded, ordered per key, runs the callable it is given.
+"""Work in the background: the tasks that one part has running, and the worker pool, bounded and ordered by key.
 
-Strategy. A key names work that is durable elsewhere, so the pool may coalesce keys and forget them: a key that waits is
-in the queue once; a key that is submitted while it runs runs once more afterwards; one key never runs twice at a time.
-Everything happens on the event loop's thread.
+Strategy of the pool. A key names work that is durable elsewhere, so the pool may coalesce keys and forget them: a key
+that waits is in the queue once; a key that is submitted while it runs runs once more afterwards; one key never runs
+twice at a time. Everything happens on the event loop's thread.
 
 Shutdown, in this order (`drain`): take nothing more; forget what waits; let running jobs finish within the deadline;
 cancel the rest, and give their jobs a moment to give back what they hold.
@@ -10,14 +10,43 @@ cancel the rest, and give their jobs a moment to give back what they hold.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Coroutine, Hashable
 from contextlib import suppress
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 
 CANCEL_SECONDS = 2.0
 """How long cancelled jobs may clean up before they are left alone."""
+
+
+class BackgroundTasks:
+    """The running tasks of one part, which ends them. The event loop itself does not keep a task from being collected."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        """How many are running."""
+        return sum(not task.done() for task in self._tasks)
+
+    def start(self, work: Coroutine[Any, Any, None], *, name: str) -> asyncio.Task[None]:
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def settle(self) -> None:
+        """Return when all have ended, those that are started meanwhile too."""
+        while self._tasks:
+            await asyncio.wait(set(self._tasks))
+
+    async def stop(self) -> None:
+        """Cancel them, and return when they have ended."""
+        if cancelled := set(self._tasks):
+            for task in cancelled:
+                task.cancel()
+            await asyncio.wait(cancelled)
 
 
 class WorkerPool(Generic[K]):

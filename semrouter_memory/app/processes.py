@@ -79,7 +79,7 @@ async def _serve(config: Config, children: "Sequence[_Child]") -> None:
             _log.info("Stopping")
         finally:
             for relay in relays:
-                relay.stop()
+                await relay.stop()
             await asyncio.gather(*(child.stop(config.server.drain_seconds) for child in children))
 
 

@@ -7,12 +7,13 @@ the fewest. A process that does not accept is passed over, so that one that is b
 
 import asyncio
 import socket
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import cast
 
 from semrouter_memory.sockets import listening_socket
+from semrouter_memory.workers import BackgroundTasks
 
 _BACKLOG = 512
 _ACCEPT_AGAIN_SECONDS = 0.1
@@ -33,7 +34,7 @@ class Relay:
     def __init__(self, listen: str, targets: Sequence[Path]) -> None:
         self._socket, self._path = listening_socket(listen)
         self._connections = dict.fromkeys(targets, 0)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
 
     @property
     def port(self) -> int | None:
@@ -44,20 +45,14 @@ class Relay:
         """Accept connections."""
         self._socket.setblocking(False)  # noqa: FBT003 - as the standard library has it
         self._socket.listen(_BACKLOG)
-        self._run(self._accept())
+        self._tasks.start(self._accept(), name="relay")
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """Accept no more; connections that are open stay until an end of them closes."""
-        for task in self._tasks:
-            task.cancel()
+        await self._tasks.stop()
         self._socket.close()
         if self._path is not None:
             self._path.unlink(missing_ok=True)
-
-    def _run(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     async def _accept(self) -> None:
         while True:
@@ -66,7 +61,7 @@ class Relay:
             except OSError:
                 await asyncio.sleep(_ACCEPT_AGAIN_SECONDS)
             else:
-                self._run(self._pass_on(accepted))
+                self._tasks.start(self._pass_on(accepted), name="relayed connection")
 
     async def _pass_on(self, accepted: socket.socket) -> None:
         """Join it to the process that has the fewest connections, of those that accept one."""

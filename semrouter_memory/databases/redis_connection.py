@@ -32,6 +32,7 @@ from semrouter_memory.config import RedisConfig, secret
 from semrouter_memory.config.section import names_a_server
 from semrouter_memory.errors import ConfigurationError, Service, UnavailableError
 from semrouter_memory.resilience import Backoff, Circuit
+from semrouter_memory.workers import BackgroundTasks
 
 Argument: TypeAlias = str | bytes | int
 Command: TypeAlias = tuple[Argument, ...]
@@ -75,7 +76,7 @@ class RedisConnection:
         self._send: Callable[..., Awaitable[Any]] = self._client.execute_command
         self._present = asyncio.Event()
         self._present.set()
-        self._watch: asyncio.Task[None] | None = None
+        self._watch = BackgroundTasks()
         self._cause = ""
         self.disturbances = 0
         """Grows whenever the server is found unavailable, or may be another one."""
@@ -100,10 +101,7 @@ class RedisConnection:
         await self._present.wait()
 
     async def aclose(self) -> None:
-        if self._watch is not None:
-            self._watch.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._watch
+        await self._watch.stop()
         with suppress(RedisError, OSError):
             await self._client.aclose()
 
@@ -203,8 +201,8 @@ class RedisConnection:
         self.disturbances += 1
 
     def _look_again(self) -> None:
-        if self._watch is None or self._watch.done():
-            self._watch = asyncio.create_task(self._ping_until_present(), name="redis-watch")
+        if not self._watch:
+            self._watch.start(self._ping_until_present(), name="redis-watch")
 
     def _failed(self, *, probe: bool = False) -> None:
         self._present.clear()

@@ -39,6 +39,7 @@ from semrouter_memory.ports import Clock, Observer, TurnLog
 from semrouter_memory.recall.vector_search import VectorSearch
 from semrouter_memory.retain.grounding import denies
 from semrouter_memory.retain.steering import Command, Order, command
+from semrouter_memory.workers import BackgroundTasks
 
 MAX_FORGOTTEN = 20
 """Memories that one message deletes at most."""
@@ -85,7 +86,7 @@ class InWords:
         self._seconds = config.forget_deadline_ms / 1000
         self._max_chars = config.max_query_chars
         self._obeyed: TTLCache[tuple[Scope, str, str, str], _Obeyed] = TTLCache(_MAX_OBEYED, _OBEYED_SECONDS)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
 
     async def obey(self, request: RecallRequest) -> Steered | None:
         """What became of the order in the newest message; None for none. Never raises (but for cancellation).
@@ -114,8 +115,7 @@ class InWords:
 
     async def settle(self) -> None:
         """Return when every deletion that was begun has ended."""
-        while self._tasks:
-            await asyncio.wait(set(self._tasks))
+        await self._tasks.settle()
 
     async def _obeyed_now(self, order: Command, request: RecallRequest, since: datetime) -> Steered:
         if order.order is Order.EVERYTHING:
@@ -171,9 +171,7 @@ class InWords:
         """Delete what is hidden with all its traces; what takes long goes on when the request does."""
         if not memory_ids:
             return
-        task = asyncio.create_task(self._deleted(scope, memory_ids), name="forget in words")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task = self._tasks.start(self._deleted(scope, memory_ids), name="forget in words")
         await asyncio.wait((task,), timeout=max(until - asyncio.get_running_loop().time(), 0))
 
     async def _deleted(self, scope: Scope, memory_ids: Sequence[str]) -> None:

@@ -23,6 +23,7 @@ from semrouter_memory.maintenance.reflect import InsightWriter
 from semrouter_memory.maintenance.sweep import OWN_SCOPE, Sweeper, isolated, note_time, noted_time
 from semrouter_memory.model import MaintenanceReport, Scope
 from semrouter_memory.resilience import Cooldown, is_cancelled
+from semrouter_memory.workers import BackgroundTasks
 
 TICK_SECONDS = 2.0
 """Delay between a write and the check of the owner's quota."""
@@ -71,7 +72,7 @@ class MaintenanceScheduler:
         self._sweep_cooldown = Cooldown.of(min(self._sweep_every, _FIRST), self._clock.now())
         self._compaction_cooldown = Cooldown.of(min(self._compact_every, _FIRST_COMPACTION), self._clock.now())
         self._uncompacted: Collection[str] | None = None
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks = BackgroundTasks()
 
     # -- driving -------------------------------------------------------------------------------------------------------
 
@@ -82,14 +83,12 @@ class MaintenanceScheduler:
             ("scheduled maintenance", TICK_SECONDS, self.run_due),
             ("recall journal", self._config.usage_seconds, self.flush),
         )
-        self._tasks = [asyncio.create_task(self._repeat(seconds, work), name=name) for name, seconds, work in every]
+        for name, seconds, work in every:
+            self._tasks.start(self._repeat(seconds, work), name=name)
 
     async def stop(self) -> None:
         """Stop, and write what the journal holds. The next sweep finishes an interrupted one."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks = []
+        await self._tasks.stop()
         await self.flush()
 
     async def _repeat(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:

@@ -17,6 +17,7 @@ from semrouter_memory.ports import Observer, TurnLog
 from semrouter_memory.retain.directives import asks_to_remember
 from semrouter_memory.retain.redact import Redaction, SecretKind, redact
 from semrouter_memory.retain.steering import pauses
+from semrouter_memory.workers import BackgroundTasks
 
 _MARGIN_CHARS = 4096
 """Read beyond the limit, so that a secret at the limit is recognised as a whole."""
@@ -58,7 +59,7 @@ class TurnIntake:
         self._max_chars = max_chars
         self._wake = wake
         self._later: dict[tuple[str, str], asyncio.Task[None]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
         self._cleaning = asyncio.Semaphore(1)
 
     def accept(self, turn: Turn) -> Appended | None:
@@ -69,9 +70,8 @@ class TurnIntake:
         """
         owner = (turn.scope.owner, turn.scope.project_id)
         if len(self._tasks) < _MAX_LATER and (owner in self._later or _size(turn) > _AT_ONCE_CHARS):
-            task = asyncio.create_task(self._accept_later(turn, self._later.get(owner)), name="accept")
+            task = self._tasks.start(self._accept_later(turn, self._later.get(owner)), name="accept")
             self._later[owner] = task
-            self._tasks.add(task)
             task.add_done_callback(lambda done: self._accepted_later(owner, done))
             return None
         try:
@@ -82,8 +82,7 @@ class TurnIntake:
 
     async def settle(self) -> None:
         """Return when all turns that were accepted so far are written."""
-        while self._tasks:
-            await asyncio.wait(set(self._tasks))
+        await self._tasks.settle()
 
     async def _accept_later(self, turn: Turn, before: "asyncio.Task[None] | None") -> None:
         try:
@@ -96,7 +95,6 @@ class TurnIntake:
             self._dropped(error)
 
     def _accepted_later(self, owner: tuple[str, str], task: "asyncio.Task[None]") -> None:
-        self._tasks.discard(task)
         if self._later.get(owner) is task:
             del self._later[owner]
 

@@ -21,6 +21,7 @@ from semrouter_memory.model import EmbeddedMemory, Scope
 from semrouter_memory.store.index_record import Label
 from semrouter_memory.store.owner_index import OwnerIndex, build_index
 from semrouter_memory.store.owner_versions import WriteAnnouncer
+from semrouter_memory.workers import BackgroundTasks
 
 _CONCURRENT_LOADS = 4
 _MAX_LOADS = 64
@@ -151,14 +152,11 @@ class IndexLoader:
         self._loaded = loaded
         self._on_error = on_error
         self._loads: dict[str, IndexLoad] = {}
-        self._running: set[asyncio.Task[None]] = set()
+        self._running = BackgroundTasks()
         self._slots = asyncio.Semaphore(_CONCURRENT_LOADS)
 
     async def close(self) -> None:
-        running = list(self._running)
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        await self._running.stop()
 
     def load(self, scope: Scope, *, delay: float = 0.0) -> IndexLoad | None:
         """The load of the owner's index; None when the store is unavailable or too many loads wait.
@@ -169,11 +167,8 @@ class IndexLoader:
         load = self._loads.get(scope.owner)
         if load is None and self._reader.available and len(self._running) < _MAX_LOADS:
             tried_at_once = asyncio.Event()
-            task = asyncio.create_task(self._load(scope, delay, tried_at_once), name="owner-index-load")
-            load = IndexLoad(task, tried_at_once)
-            self._loads[scope.owner] = load
-            self._running.add(load.task)
-            load.task.add_done_callback(self._running.discard)
+            task = self._running.start(self._load(scope, delay, tried_at_once), name="owner-index-load")
+            load = self._loads[scope.owner] = IndexLoad(task, tried_at_once)
         return load
 
     def drop(self, owner: str) -> None:

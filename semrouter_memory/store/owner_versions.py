@@ -15,6 +15,7 @@ from typing import Protocol
 
 from semrouter_memory.errors import StoreUnavailableError, UnavailableError
 from semrouter_memory.model import Scope
+from semrouter_memory.workers import BackgroundTasks
 
 _RETRY_SECONDS = 1.0
 
@@ -40,13 +41,11 @@ class WriteAnnouncer:
         self._pending: dict[str, int] = {}
         """Owners with an announcement that is due, and which one it is."""
         self._numbers = count()
-        self._retrying: asyncio.Task[None] | None = None
+        self._retrying = BackgroundTasks()
 
     async def close(self) -> None:
         """Stop the retries and announce once more what is pending."""
-        if self._retrying is not None:
-            self._retrying.cancel()
-            await asyncio.gather(self._retrying, return_exceptions=True)
+        await self._retrying.stop()
         with suppress(UnavailableError):
             await self._announce_pending()
 
@@ -81,8 +80,8 @@ class WriteAnnouncer:
 
     def _retry(self, scope: Scope) -> None:
         self._pending[scope.owner] = next(self._numbers)
-        if self._retrying is None or self._retrying.done():
-            self._retrying = asyncio.create_task(self._announce_until_done(), name="owner-version-announcements")
+        if not self._retrying:
+            self._retrying.start(self._announce_until_done(), name="owner-version-announcements")
 
     async def _advance(self, scope: Scope) -> tuple[int | None, int]:
         """Advance the version, which makes what was due before; what fell due meanwhile still is."""

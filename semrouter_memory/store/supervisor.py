@@ -15,6 +15,7 @@ from semrouter_memory.errors import ConfigurationError, StoreUnavailableError
 from semrouter_memory.events import StoreStateChanged
 from semrouter_memory.ports import Observer
 from semrouter_memory.resilience import Backoff, is_cancelled
+from semrouter_memory.workers import BackgroundTasks
 
 PATIENCE = 3
 """Unanswered calls in a row that make a connection suspect. One is not enough: a client that disconnects looks the same."""
@@ -65,7 +66,7 @@ class ConnectionSupervisor(Generic[ConnectionT]):
         self._current: ConnectionT | None = None
         self._unanswered = 0
         self._attention = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._tasks = BackgroundTasks()
         self._retired: list[ConnectionT] = []
         self._announced: StoreStateChanged | None = None
 
@@ -84,12 +85,10 @@ class ConnectionSupervisor(Generic[ConnectionT]):
         except StoreUnavailableError as error:
             self._announce(available=False, detail=str(error))
             self._attention.set()
-        self._task = asyncio.create_task(self._supervise(), name="store-connection")
+        self._tasks.start(self._supervise(), name="store-connection")
 
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._tasks.stop()
         if self._current is not None:
             self._retired.append(self._current)
             self._current = None

@@ -46,6 +46,7 @@ from semrouter_memory.turn_log.rows import TurnRow
 from semrouter_memory.turn_log.sqlite_rows import TURN_LOG_FILE
 from semrouter_memory.turn_log.storage import Changes, LogRows, Storage, View, with_contents
 from semrouter_memory.turn_log.tombstones import OwnerTombstones
+from semrouter_memory.workers import BackgroundTasks
 
 
 class HybridClock:
@@ -92,7 +93,7 @@ class StoredTurnLog(Storage):
         self._max_turn_chars = config.max_turn_chars
         self._longest_back_off = timedelta(seconds=config.retry_max_seconds)
         self._lease = claims.USUAL_LEASE
-        self._tasks = set[asyncio.Task[None]]()
+        self._tasks = BackgroundTasks()
 
     # -- the storage ---------------------------------------------------------------------------------------------------
 
@@ -260,10 +261,7 @@ class StoredTurnLog(Storage):
 
     async def tombstone(self, deletion: Tombstone, *, turn_ids: Sequence[str] = ()) -> None:
         # What the tombstone covers is deleted also when the caller is cancelled.
-        task = asyncio.create_task(self._delete(deletion, turn_ids))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        await asyncio.shield(task)
+        await asyncio.shield(self._tasks.start(self._delete(deletion, turn_ids), name="tombstone"))
 
     async def _delete(self, deletion: Tombstone, turn_ids: Sequence[str]) -> None:
         stored = await self._commit(deletion)

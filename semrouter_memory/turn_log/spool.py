@@ -40,6 +40,7 @@ from semrouter_memory.resilience import Backoff
 from semrouter_memory.turn_log.client_values import BoundedTurn
 from semrouter_memory.turn_log.redis_rows import Keys
 from semrouter_memory.turn_log.sqlite_rows import SHARED_KEY
+from semrouter_memory.workers import BackgroundTasks
 
 _REDACT = "UPDATE spool SET payload = NULL, owner = x'', project_id = x''"
 _PAYLOAD = TypeAdapter(BoundedTurn)
@@ -230,10 +231,10 @@ class Forwarder:
         self._failed_runs: set[str] = set()
         self._try_again_at = 0.0
         self._retries = 0
-        self._task: asyncio.Task[None] | None = None
+        self._tasks = BackgroundTasks()
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._run(), name="turn-forwarder")
+        self._tasks.start(self._run(), name="turn-forwarder")
 
     def wake(self) -> None:
         """Something was spooled."""
@@ -281,10 +282,7 @@ class Forwarder:
 
     async def stop(self, seconds: float) -> None:
         """End the loop, then forward what can be forwarded within that time."""
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+        await self._tasks.stop()
         if self._connection.available:
             with suppress(MemoryServiceError, TimeoutError):
                 async with asyncio.timeout(seconds):

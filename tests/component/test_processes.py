@@ -98,7 +98,7 @@ async def relayed(*targets: Path) -> AsyncIterator[Connect]:
     try:
         yield connect
     finally:
-        relay.stop()
+        await relay.stop()
         for writer in opened:
             writer.close()
 

@@ -1,4 +1,4 @@
-"""The pool runs every key, one run of a key at a time, and shuts down in its written order."""
+"""Background tasks are waited for or ended together; the pool runs every key, one run of a key at a time."""
 
 import asyncio
 import gc
@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from semrouter_memory import workers
-from semrouter_memory.workers import WorkerPool
+from semrouter_memory.workers import BackgroundTasks, WorkerPool
 
 
 class Jobs:
@@ -216,3 +216,41 @@ class TestDrain:
         async with asyncio.timeout(2):
             await pool.drain(60)
             await pool.drain(60)
+
+
+async def test_what_a_background_task_starts_is_settled_too() -> None:
+    tasks, ended = BackgroundTasks(), list[str]()
+
+    async def second() -> None:
+        ended.append("second")
+
+    async def first() -> None:
+        tasks.start(second(), name="second")
+        ended.append("first")
+
+    tasks.start(first(), name="first")
+    assert len(tasks) == 1
+    await tasks.settle()
+    assert (ended, len(tasks)) == (["first", "second"], 0)
+
+
+async def test_background_tasks_have_ended_when_they_are_stopped() -> None:
+    tasks, jobs = BackgroundTasks(), Jobs()
+    for key in "ab":
+        tasks.start(jobs(key), name=key)
+    await settle()
+    await tasks.stop()
+    assert (sorted(jobs.cancelled), len(tasks)) == (["a", "b"], 0)
+    await tasks.stop()
+
+
+async def test_a_background_task_that_has_just_ended_counts_no_more() -> None:
+    tasks = BackgroundTasks()
+
+    async def ends_at_once() -> None: ...
+
+    async def looks_right_after_it() -> int:
+        return len(tasks)
+
+    tasks.start(ends_at_once(), name="ends at once")
+    assert await asyncio.create_task(looks_right_after_it()) == 0
