@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeVar
 
 from semrouter_memory.model import (
     ALWAYS,
@@ -84,46 +84,6 @@ class Rows(Protocol):
 
 
 ResultT = TypeVar("ResultT")
-Ask: TypeAlias = Callable[[str, Callable[[Any], Awaitable[list[Row]]]], Awaitable[list[Row]]]
-"""Makes one call that reads, as `MemoryCollection` does."""
-
-
-async def pages_by_key(
-    read: Callable[[str], Awaitable[list[Row]]], *, limit: int, after_key: str = ""
-) -> AsyncIterator[list[Row]]:
-    """Rows in pages, until one holds fewer than `limit`.
-
-    Args:
-        read: reads up to `limit` rows with a greater primary key than this one.
-    """
-    last_key = after_key
-    while rows := await read(last_key):
-        yield rows
-        if len(rows) < limit:
-            return
-        last_key = max(row["id"] for row in rows)
-
-
-async def scanned(ask: Ask, rows_of: Callable[[Any], Rows] = lambda rows: rows) -> AsyncIterator[Sequence[Memory]]:
-    """Every memory of a collection, in batches.
-
-    Args:
-        rows_of: finds its rows with what `ask` gives.
-    """
-    async for rows in _all_rows(ask, schema.SCAN_COLUMNS, limit=SCAN_BATCH, rows_of=rows_of):
-        yield schema.anyones_memories_from(row for row in rows if not schema.is_passage(row))
-
-
-def _all_rows(
-    ask: Ask, columns: Sequence[str], *, limit: int, rows_of: Callable[[Any], Rows] = lambda rows: rows
-) -> AsyncIterator[list[Row]]:
-    """Every row of a collection, in pages of so many."""
-
-    def read(after_key: str) -> Awaitable[list[Row]]:
-        return ask("scan", lambda given: rows_of(given).select(None, columns, after_key=after_key, limit=limit))
-
-    return pages_by_key(read, limit=limit)
-
 
 _BATCH = 200
 """Rows in one write: 200 of the largest stay below the 64 MiB that a server takes in one message."""
@@ -249,13 +209,14 @@ class MemoryCollection(ABC):
             found += await self._read_all(Selection(Criteria(scope), superseded_by=newer), schema.READ_COLUMNS)
         return [schema.memory_from(scope, row) for row in found]
 
-    def scan(self) -> AsyncIterator[Sequence[Memory]]:
-        return scanned(self._ask)
+    async def scan(self) -> AsyncIterator[Sequence[Memory]]:
+        async for rows in self._pages(None, schema.SCAN_COLUMNS, limit=SCAN_BATCH):
+            yield schema.anyones_memories_from(row for row in rows if not schema.is_passage(row))
 
     async def owners(self) -> list[Scope]:
         """See `RecordReader`: 60 ms for 10,000 rows on Lite, in answers of 5 ms. Left out are owners whose id is stored as a digest."""
         changed: dict[str, int] = {}
-        async for rows in _all_rows(self._ask, schema.OWNER_COLUMNS, limit=RECORD_BATCH):
+        async for rows in self._pages(None, schema.OWNER_COLUMNS, limit=RECORD_BATCH):
             for row in rows:
                 if not schema.is_unnamed(row):
                     changed[row["owner"]] = max(row["updated_at"], changed.get(row["owner"], 0))
@@ -264,6 +225,10 @@ class MemoryCollection(ABC):
 
     async def count(self, scope: Scope) -> int:
         return await self._count(Selection(Criteria(scope)))
+
+    async def count_rows(self) -> int:
+        """How many rows, of every owner; those of documents too."""
+        return await self._ask("count", lambda rows: rows.count(None))
 
     async def load_records(self, scope: Scope, *, limit: int) -> Sequence[str | EmbeddedMemory] | None:
         """See `RecordReader`. On Lite 60 to 80 ms for 10,000 memories; a server takes 200 to 350 ms for each 1,024.
@@ -358,22 +323,26 @@ class MemoryCollection(ABC):
         """Every selected row, however many there are; by default its key and time of creation."""
         return [row async for rows in self._pages(selection, columns, limit=WINDOW) for row in rows]
 
-    def _pages(
-        self, selection: Selection, columns: Sequence[str], *, limit: int, after_key: str = ""
+    async def _pages(
+        self, selection: Selection | None, columns: Sequence[str], *, limit: int, after_key: str = ""
     ) -> AsyncIterator[list[Row]]:
-        return pages_by_key(
-            lambda last_key: self._query(selection, columns, after_key=last_key, limit=limit),
-            limit=limit,
-            after_key=after_key,
-        )
+        """The rows behind that key in pages, until one holds fewer than `limit`; None: those of every owner."""
+        while rows := await self._query(selection, columns, after_key=after_key, limit=limit):
+            yield rows
+            if len(rows) < limit:
+                return
+            after_key = max(row["id"] for row in rows)
 
     async def _count(self, selection: Selection) -> int:
         return await self._ask("query", lambda rows: rows.count(selection))
 
     async def _query(
-        self, selection: Selection, columns: Sequence[str], *, after_key: str = "", limit: int = WINDOW
+        self, selection: Selection | None, columns: Sequence[str], *, after_key: str = "", limit: int = WINDOW
     ) -> list[Row]:
-        return await self._ask("query", lambda rows: rows.select(selection, columns, after_key=after_key, limit=limit))
+        return await self._ask(
+            "query" if selection else "scan",
+            lambda rows: rows.select(selection, columns, after_key=after_key, limit=limit),
+        )
 
     # -- asking --------------------------------------------------------------------------------------------------------
 

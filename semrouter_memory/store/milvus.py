@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from semrouter_memory.config import MilvusConfig, secret
 from semrouter_memory.errors import StoreUnavailableError
@@ -28,7 +28,7 @@ from semrouter_memory.store.journal import WriteJournal
 from semrouter_memory.store.lite import LiteServer
 from semrouter_memory.store.lite_file import ensure_free
 from semrouter_memory.store.location import LiteFile, locate
-from semrouter_memory.store.memory_collection import MemoryCollection, ResultT, scanned
+from semrouter_memory.store.memory_collection import MemoryCollection, ResultT
 from semrouter_memory.store.owner_versions import OwnerVersions
 from semrouter_memory.store.rw_lock import RWLock
 from semrouter_memory.store.schema import Row
@@ -43,63 +43,6 @@ from semrouter_memory.store.write_ahead import (
 
 _COMPACT_SECONDS = 60.0
 """A server's flush waits for its storage."""
-
-
-Call: TypeAlias = Callable[..., Awaitable[Any]]
-
-
-class CollectionAdmin:
-    """Lists, reads and drops collections. Raises `StoreUnavailableError`.
-
-    Args:
-        ask: makes a call that reads.
-        write: makes a call that changes something.
-        journal: of all collections at the place.
-        target: of the store's own.
-    """
-
-    def __init__(self, ask: Call, write: Call, journal: WriteJournal, target: StoreTarget) -> None:
-        self.current = target.collection
-        self._ask = ask
-        self._write = write
-        self._journal = journal
-        self._target = target
-
-    async def embeddings(self) -> dict[str, str]:
-        """Collections that this version or an older one made: name -> fingerprint of the embedding."""
-        found: dict[str, str] = await self._ask("describe", MilvusConnection.embeddings)
-        return found
-
-    async def count(self, name: str) -> int:
-        """How many rows a collection holds; loads it."""
-        collection = await self._loaded(name)
-        number: int = await self._ask("count", lambda store: collection(store).count(None))
-        return number
-
-    async def scan(self, name: str) -> AsyncIterator[Sequence[Memory]]:
-        """Every memory of a collection, in batches; loads it.
-
-        Of another one also what its open writes hold, since nothing completes them: the newer version of a row, or all that is left of it.
-        """
-        async for memories in scanned(self._ask, await self._loaded(name)):
-            yield memories
-        if name != self.current and (rows := await asyncio.to_thread(self._journal.left_for, await self._named(name))):
-            yield schema.anyones_memories_from(row for row in rows if not schema.is_passage(row))
-
-    async def _named(self, name: str) -> tuple[str, str, str]:
-        return journal_target(self._target, name, (await self.embeddings()).get(name, ""))
-
-    async def _loaded(self, name: str) -> Callable[[MilvusConnection], MilvusConnection]:
-        if name == self.current:
-            return lambda store: store
-        await self._ask("load", lambda store: store.for_collection(name).load(), seconds=PREPARE_SECONDS)
-        return lambda store: store.for_collection(name)
-
-    async def drop(self, name: str) -> None:
-        """Delete a collection with everything in it, its documents and its open writes, for good."""
-        target = await self._named(name)
-        await self._write("drop", lambda store: store.for_collection(name).drop())
-        await asyncio.to_thread(self._journal.discard, target)
 
 
 class MilvusStore(MemoryCollection):
@@ -190,9 +133,9 @@ class MilvusStore(MemoryCollection):
         return self._supervisor.is_up
 
     @property
-    def collections(self) -> CollectionAdmin:
+    def collections(self) -> "CollectionAdmin":
         """All collections at this place."""
-        return CollectionAdmin(self._ask, self._write, self._ahead.journal, self._target)
+        return CollectionAdmin(self, self._ahead.journal, self._target)
 
     def secondary(self, suffix: str) -> "SecondaryCollection":
         """Another collection at the same place, for the same embedding, named after this one.
@@ -377,3 +320,66 @@ class SecondaryCollection(MemoryCollection):
             self._opened = connection, opened
             self._may_be_new = make
         return self._opened[1]
+
+
+class _OtherCollection(SecondaryCollection):
+    """A collection that this version or an older one made, perhaps for another embedding. It is read once it is loaded."""
+
+    async def load(self) -> None:
+        await self._ask("load", lambda opened: opened.load(), seconds=PREPARE_SECONDS)
+
+    async def drop(self) -> None:
+        async with self.writes.shared():
+            await self._ask("drop", lambda opened: opened.drop(), writes=True)
+
+    async def _collection(self, connection: MilvusConnection, *, make: bool) -> MilvusConnection:  # noqa: ARG002 - none is made
+        return connection.for_collection(self._name)
+
+
+class CollectionAdmin:
+    """Lists, reads and drops collections at the place of a store. Raises `StoreUnavailableError`.
+
+    Args:
+        journal: of all collections at the place.
+        target: of the store's own.
+    """
+
+    def __init__(self, store: MilvusStore, journal: WriteJournal, target: StoreTarget) -> None:
+        self.current = target.collection
+        self._store = store
+        self._journal = journal
+        self._target = target
+
+    async def embeddings(self) -> dict[str, str]:
+        """Collections that this version or an older one made: name -> fingerprint of the embedding."""
+        return await self._store._ask("describe", MilvusConnection.embeddings)  # noqa: SLF001 - of its place
+
+    async def count(self, name: str) -> int:
+        """How many rows a collection holds; loads it."""
+        return await (await self._loaded(name)).count_rows()
+
+    async def scan(self, name: str) -> AsyncIterator[Sequence[Memory]]:
+        """Every memory of a collection, in batches; loads it.
+
+        Of another one also what its open writes hold, since nothing completes them: the newer version of a row, or all that is left of it.
+        """
+        async for memories in (await self._loaded(name)).scan():
+            yield memories
+        if name != self.current and (rows := await asyncio.to_thread(self._journal.left_for, await self._named(name))):
+            yield schema.anyones_memories_from(row for row in rows if not schema.is_passage(row))
+
+    async def drop(self, name: str) -> None:
+        """Delete a collection with everything in it, its documents and its open writes, for good."""
+        target = await self._named(name)
+        await _OtherCollection(name, self._store).drop()
+        await asyncio.to_thread(self._journal.discard, target)
+
+    async def _named(self, name: str) -> tuple[str, str, str]:
+        return journal_target(self._target, name, (await self.embeddings()).get(name, ""))
+
+    async def _loaded(self, name: str) -> MemoryCollection:
+        if name == self.current:
+            return self._store
+        other = _OtherCollection(name, self._store)
+        await other.load()
+        return other
