@@ -20,7 +20,7 @@ from semrouter_memory.language.words import tokens
 from semrouter_memory.model import ChatMessage, Message, RecallRequest
 from semrouter_memory.ports import ChatModel
 from semrouter_memory.recall.deadline import AFTER_MODEL, Deadline, StepTimer, result_by
-from semrouter_memory.recall.query import SHOWN_MESSAGES, Query
+from semrouter_memory.recall.query import SHOWN_MESSAGES, Query, one_line
 from semrouter_memory.recall.strategy import SearchResult, Strategy
 
 Mode = Literal["vague", "always", "hyde"]
@@ -170,11 +170,5 @@ def _is_about(text: str, query: str, history: Sequence[Message]) -> bool:
 
 
 def _conversation(query: str, history: Sequence[Message]) -> str:
-    earlier = [
-        f"{message.role}: {_one_line(message.text, _MAX_MESSAGE_CHARS)}" for message in history[-SHOWN_MESSAGES:]
-    ]
-    return "\n".join(("Conversation:", *earlier, f"Last message of the user: {_one_line(query, _MAX_QUERY_CHARS)}"))
-
-
-def _one_line(text: str, max_chars: int) -> str:
-    return " ".join(text[:max_chars].split())
+    earlier = [f"{message.role}: {one_line(message.text, _MAX_MESSAGE_CHARS)}" for message in history[-SHOWN_MESSAGES:]]
+    return "\n".join(("Conversation:", *earlier, f"Last message of the user: {one_line(query, _MAX_QUERY_CHARS)}"))

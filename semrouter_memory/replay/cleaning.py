@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from semrouter_memory.language.phrases import word_set
 from semrouter_memory.language.scripts import CJK_RANGE
 from semrouter_memory.replay.bodies import BLANK, Value, nested, scrubbed_chunks
 from semrouter_memory.replay.pb.recording_pb2 import Record
@@ -39,11 +40,7 @@ from semrouter_memory.transport.wire import value_of
 REDACTED = "[redacted]"
 
 
-def _names(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-CREDENTIAL_HEADERS = _names("""authorization proxy-authorization authentication-info proxy-authentication-info cookie set-cookie cookie2 set-cookie2
+CREDENTIAL_HEADERS = word_set("""authorization proxy-authorization authentication-info proxy-authentication-info cookie set-cookie cookie2 set-cookie2
     x-api-key api-key apikey x-apikey x-goog-api-key x-goog-iam-authorization-token ocp-apim-subscription-key
     x-auth-token x-access-token x-id-token x-session-token x-csrf-token x-xsrf-token x-amz-security-token x-amzn-oidc-data
     x-amzn-oidc-accesstoken x-forwarded-access-token x-forwarded-authorization x-forwarded-client-cert
@@ -164,7 +161,7 @@ class Cleaner:
         return self._id(text) if self._pseudonyms else self._texts.redacted(text)
 
 
-_PLAIN = _names("""content-type content-length content-encoding transfer-encoding accept accept-encoding accept-language connection
+_PLAIN = word_set("""content-type content-length content-encoding transfer-encoding accept accept-encoding accept-language connection
     cache-control date server vary user-agent te host x-forwarded-proto""")
 _HARMLESS = ("x-stainless-", "x-memory-", "x-vsr-", "x-envoy-upstream-", "x-envoy-expected-", "openai-version")
 
@@ -230,10 +227,10 @@ class _Texts:
 
 
 _NO_CREDENTIALS = frozenset({"code", "finish_reason"})
-_STRUCTURE = _names("""role type model object status finish_reason id call_id item_id tool_call_id response_id previous_response_id detail
+_STRUCTURE = word_set("""role type model object status finish_reason id call_id item_id tool_call_id response_id previous_response_id detail
     format effort service_tier encoding_format mime_type media_type code param system_fingerprint reason required enum
     tool_choice truncation verbosity phase""")
-_IDENTITIES = _names("user user_id safety_identifier prompt_cache_key project_id conversation session_id")
+_IDENTITIES = word_set("user user_id safety_identifier prompt_cache_key project_id conversation session_id")
 _PROBABILITIES = frozenset({"logprobs", "top_logprobs"})
 _LITERALS = (b"true", b"false", b"null")
 
