@@ -1,4 +1,4 @@
-"""The columns of a row, the filter expression of a query, and positions in a listing. Pure.
+"""The columns of a row, and the filter expression of a query. Pure.
 
 Isolation rests on three things, none of which trusts the database's expression parser:
 

@@ -191,6 +191,7 @@ class ConnectionSupervisor(Generic[ConnectionT]):
 
     def _announce(self, *, available: bool, detail: str) -> None:
         event = StoreStateChanged(available=available, detail=detail)
+        # The same state with another detail is news: a server may return with an unusable collection.
         if event != self._announced:
             self._announced = event
             self._observer.observe(event)

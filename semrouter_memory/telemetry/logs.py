@@ -150,7 +150,6 @@ class EventLog:
     """Writes the service's log. `observe` subscribes to events."""
 
     def __init__(self) -> None:
-        self._store_state: events.StoreStateChanged | None = None
         self._truncation_logged = False
 
     def observe(self, event: events.Event) -> None:
@@ -176,8 +175,10 @@ class EventLog:
                 _log.error("Background work failed", exc_info=event.error)
             case events.StoreFailed():
                 _log.warning("Store call failed", operation=event.operation, error=name_of(event.error))
+            case events.StoreStateChanged(available=True):
+                _log.info("Milvus available, memory enabled", detail=event.detail)
             case events.StoreStateChanged():
-                self._log_store_state(event)
+                _log.error("Milvus unavailable, memory disabled", detail=event.detail)
             case events.ModelStateChanged(available=True):
                 _log.info("Model available again", endpoint=event.host, detail=event.detail)
             case events.ModelStateChanged():
@@ -186,16 +187,6 @@ class EventLog:
                 self._log_truncation()
             case events.MaintenanceFinished():
                 _log_maintenance(event.report)
-
-    def _log_store_state(self, event: events.StoreStateChanged) -> None:
-        # The same state with another detail is news: a server may return with an unusable collection.
-        if event == self._store_state:
-            return
-        self._store_state = event
-        if event.available:
-            _log.info("Milvus available, memory enabled", detail=event.detail)
-        else:
-            _log.error("Milvus unavailable, memory disabled", detail=event.detail)
 
     def _log_truncation(self) -> None:
         if not self._truncation_logged:

@@ -244,7 +244,7 @@ def test_the_warning_of_a_failed_model_names_status_and_cause(
 def test_an_outage_is_logged_when_it_begins_and_when_it_ends(observer: Observer, metrics: Metrics) -> None:
     """At start too: the first state is a change."""
     with capture_logs() as lines:
-        for available in (False, False, True, True, False):
+        for available in (False, True, False):
             observer.observe(StoreStateChanged(available=available, detail="refused"))
             assert value(metrics, "store_available") == available
     events = [(line["log_level"], line["event"]) for line in lines]
