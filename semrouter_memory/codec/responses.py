@@ -96,7 +96,7 @@ class ResponsesStream(AnswerStream):
 
     def __init__(self) -> None:
         super().__init__()
-        self._items: dict[int, dict[str, str | bool]] = {}
+        self._items: dict[int, dict[str, Any]] = {}
         self._final: Answer | None = None
 
     @staticmethod
@@ -165,7 +165,7 @@ class ResponsesStream(AnswerStream):
         self.kept_bytes += _size(held) - (_size(before) if before is not None else -ENTRY_BYTES)
 
 
-def _size(held: dict[str, str | bool]) -> int:
+def _size(held: dict[str, Any]) -> int:
     return sum(len(value) for value in held.values() if isinstance(value, str))
 
 
