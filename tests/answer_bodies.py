@@ -61,6 +61,7 @@ PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA
 IMAGE = {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "AAAA"}
 CALL = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "get_weather", "arguments": "{}"}
 APPROVAL = {"type": "mcp_approval_request", "id": "mcpr_1", "server_label": "s", "name": "book", "arguments": "{}"}
+X_SEARCH = {"type": "custom_tool_call", "call_id": "xs_call_1", "name": "x_keyword_search", "input": "{}"}
 SHELL = {"type": "shell_call", "id": "sh_1", "call_id": "call_2", "action": {"commands": ["ls"]}}
 SHELL_OUTPUT = {"type": "shell_call_output", "id": "sho_1", "call_id": "call_2", "output": [{"stdout": "a"}]}
 SEARCH = {"type": "tool_search_call", "id": "tsc_1", "call_id": "c", "execution": "client", "arguments": {}}
@@ -283,6 +284,7 @@ def _responses_json() -> Iterable[tuple[str, bytes, Answer | None]]:
             response(CALL | {"async": True}),
             _response_answer("", calls=("get_weather",), arguments="{}"),
         ),
+        "a search that the server makes": (response(X_SEARCH, said("4")), _response_answer("4")),
         "a shell that the server hosts": (response(SHELL, SHELL_OUTPUT, said("4")), _response_answer("4")),
         "the client's shell behind it": (
             response(SHELL, SHELL_OUTPUT, said("4"), SHELL | {"call_id": "call_3"}),
@@ -370,6 +372,14 @@ def _responses_sse() -> Iterable[tuple[str, bytes, Answer | None]]:
         created
         + typed("response.output_item.added", output_index=0, item=CALL | {"arguments": "", "async": True})
         + typed("response.output_item.done", output_index=0, item=CALL | {"async": True})
+        + _delta("4")
+        + typed("response.completed", response=response()),
+        _response_answer("4"),
+    )
+    yield (
+        "a search that the server makes, without a final output",
+        created
+        + typed("response.output_item.done", output_index=0, item=X_SEARCH)
         + _delta("4")
         + typed("response.completed", response=response()),
         _response_answer("4"),

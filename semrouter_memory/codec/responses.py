@@ -6,6 +6,7 @@ kind leave: unknown items stay in any position, as system messages do.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from typing import Any
 
 import orjson
@@ -72,14 +73,18 @@ _HELD = ("type", "id", "call_id", "approval_request_id", "execution", "name", "a
 """What of an item tells whether the client has to act, and how."""
 
 
-def _answer(text: str, output: Sequence[dict[str, Any]], **known: Any) -> Answer:
-    """An answer of that text and output.
+def _answer(output: Sequence[dict[str, Any]], **known: Any) -> Answer:
+    """An answer of that output.
 
-    A call with its result beside it is the server's own, as of a hosted shell. Beside a text an asynchronous one ends no turn.
+    A call with its result beside it is the server's own, as of a hosted shell, and so is one behind which the model speaks (xAI's
+    search). Beside a text an asynchronous one ends no turn.
     """
-    text = strip_reasoning(text)
+    said = [text_of(item.get("content"), joint="") if _is_answers(item) else "" for item in output]
+    text = strip_reasoning("".join(said))
+    spoken = max((at for at, words in enumerate(said) if words.strip()), default=-1)
     done = {_call_id(item) for item in output if string(item.get("type")) in OUTPUTS}
-    calls = [item for item in output if _waits(item) and _call_id(item) not in done and not (text and _is_async(item))]
+    waiting = [item for item in output[spoken + 1 :] if _waits(item) and _call_id(item) not in done]
+    calls = [item for item in waiting if not (text and _is_async(item))]
     return Answer(
         texts=(text,),
         calls=tuple(map(call_name, calls)),
@@ -87,6 +92,10 @@ def _answer(text: str, output: Sequence[dict[str, Any]], **known: Any) -> Answer
         depicts=any(item.get("type") == _IMAGE for item in output),
         **known,
     )
+
+
+def _is_answers(item: dict[str, Any]) -> bool:
+    return item.get("type") == "message" and not _is_subagents(item)
 
 
 class ResponsesStream(AnswerStream):
@@ -106,11 +115,8 @@ class ResponsesStream(AnswerStream):
         is_later = body.get("background") is True and status in _AT_WORK
         if not (is_later or status in _ENDED) or not isinstance(output, list):
             return None
-        items = mappings(output)
-        said = (item for item in items if item.get("type") == "message" and not _is_subagents(item))
         return _answer(
-            "".join(text_of(item.get("content"), joint="") for item in said),
-            items,
+            mappings(output),
             complete=not is_later,
             is_later=is_later,
             response_id=string(body.get("id")),
@@ -143,13 +149,13 @@ class ResponsesStream(AnswerStream):
         final = self._final
         if final is not None and (final.text or final.calls or final.depicts):
             return final
-        texts = self._joined()
-        if not texts and not self._items:
+        said = [(place, {"type": "message", "content": text}) for place, text in self._joined()]
+        if not said and not self._items:
             return self._final
         # A cut stream, or a server that leaves the output out of its final object.
+        found = [*said, *(((position, 0), item) for position, item in self._items.items())]
         return _answer(
-            "".join(text for _, text in texts),
-            [item for _, item in sorted(self._items.items())],
+            [item for _, item in sorted(found, key=itemgetter(0))],
             complete=self.ended,
             response_id=self._response_id,
             model=self._model,
@@ -293,6 +299,7 @@ def _compacted(entries: list[Entry], items: Sequence[Any]) -> list[Entry]:
 
 def entries_of(items: Sequence[Any]) -> Iterator[Entry]:
     """The items as entries; those of no kind that is known are context."""
+    passed = _passed(items)
     for place, item in enumerate(items):
         if not isinstance(item, dict):
             continue
@@ -302,7 +309,7 @@ def entries_of(items: Sequence[Any]) -> Iterator[Entry]:
         elif kind == _IMAGE:
             yield Entry(Kind.ASSISTANT, place=place, lasting=True)
         elif _waits(item):
-            call = Call(_call_id(item), call_name(item), _arguments(item), _is_async(item))
+            call = Call(_call_id(item), call_name(item), _arguments(item), _is_async(item) or place in passed)
             yield Entry(Kind.ASSISTANT, calls=(call,), place=place, lasting=kind in _LASTING)
         elif kind in OUTPUTS or (kind == _FOUND and _is_clients(item)):
             yield Entry(Kind.RESULT, _returned(item), call_id=_call_id(item), place=place, lasting=kind in _LASTING)
@@ -313,6 +320,21 @@ def entries_of(items: Sequence[Any]) -> Iterator[Entry]:
         else:
             # A compaction, or what did not exist when this was written: its meaning is unknown.
             yield Entry(Kind.CONTEXT, place=place)
+
+
+def _passed(items: Sequence[Any]) -> set[int]:
+    """Places of calls without a result, behind which the assistant speaks: nobody waited for one, see `_answer`."""
+    found = [mapping(item) for item in items]
+    done = {_call_id(item) for item in found if string(item.get("type")) in OUTPUTS}
+    passed: set[int] = set()
+    spoken = False
+    for place in reversed(range(len(found))):
+        item = found[place]
+        if _kind(item) == "message":
+            spoken = item.get("role") == "assistant" and bool(spoken or item.get("content"))
+        elif spoken and _waits(item) and _call_id(item) not in done:
+            passed.add(place)
+    return passed
 
 
 def _kind(item: dict[str, Any]) -> str:

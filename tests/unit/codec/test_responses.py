@@ -78,7 +78,13 @@ A, B, C = Message(Role.USER, "A"), Message(Role.ASSISTANT, "B"), Message(Role.AS
             id="nor behind the call",
         ),
         pytest.param(
-            [item("user", "A"), CALL | {"async": True}, message("assistant", "B"), item("user", "D")],
+            [item("user", "A"), CALL, message("assistant", "B"), item("user", "D")],
+            (A, B),
+            ("D",),
+            id="but where there is no result: the server made the call",
+        ),
+        pytest.param(
+            [item("user", "A"), message("assistant", "B"), CALL | {"async": True}, item("user", "D")],
             (A, B),
             ("D",),
             id="but where the model does not wait for the result",
