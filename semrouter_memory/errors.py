@@ -162,7 +162,7 @@ class InvalidRequestError(MemoryServiceError):
 
 
 class NotFoundError(MemoryServiceError):
-    """There is no such memory among those the caller may see.
+    """There is no such memory among those the caller may see; the message is shown to the caller.
 
     Attributes:
         kind: what there is none of: `memory`, `owner`, `user`, `session`, `settings`, `turn` ...
@@ -251,7 +251,7 @@ def http_answer(error: BaseException) -> HttpAnswer:
             status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE if error.code == TOO_MANY_LINES else HTTPStatus.BAD_REQUEST
             return HttpAnswer(status, error.code, str(error), error.field)
         case NotFoundError():
-            return HttpAnswer(HTTPStatus.NOT_FOUND, f"{error.kind}_not_found", f"no such {error.kind}")
+            return HttpAnswer(HTTPStatus.NOT_FOUND, f"{error.kind}_not_found", str(error))
         case UnavailableError() if error.service in _SERVICES and _SERVICES[error.service][1]:
             _, code, message = _SERVICES[error.service]
             return HttpAnswer(HTTPStatus.SERVICE_UNAVAILABLE, code, message or str(error))

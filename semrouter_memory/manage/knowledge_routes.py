@@ -24,7 +24,8 @@ routes = api_router(PATH, "knowledge")
 def _documents(api: Api) -> OwnerAccess:
     if not api.knowledge.serves(api.owner):
         raise NotFoundError(
-            "organisations have documents, and users where memory.knowledge.user_documents is on", kind="document"
+            "documents are an organisation's (owner=org:ID), and a user's own where memory.knowledge.user_documents is on",
+            kind="document",
         )
     return api
 

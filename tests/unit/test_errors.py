@@ -92,3 +92,6 @@ def test_the_caller_is_told_what_is_wrong_with_the_request() -> None:
     assert http_answer(InvalidRequestError("is too long", field="query")) == HttpAnswer(
         HTTPStatus.BAD_REQUEST, "invalid_value", "is too long", "query"
     )
+    assert http_answer(NotFoundError("only users have settings", kind="settings")) == HttpAnswer(
+        HTTPStatus.NOT_FOUND, "settings_not_found", "only users have settings"
+    )
