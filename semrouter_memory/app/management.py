@@ -57,8 +57,7 @@ async def serve_management(
     )
     secret_header = config.server.secret_header
     users = create_user_api(access, config=management, shared_secret=shared_secret, secret_header=secret_header)
-    with address_of("management.listen"):
-        await _serve(users, management.listen, on_exit)
+    await _serve(users, "management.listen", management.listen, on_exit)
     if management.operator_listen is None:
         return
     operator = create_operator_api(
@@ -69,11 +68,10 @@ async def serve_management(
         metrics=metrics,
         context=_operator_context(pipelines, recordings),
     )
-    with address_of("management.operator_listen"):
-        await _serve(operator, management.operator_listen, on_exit)
+    await _serve(operator, "management.operator_listen", management.operator_listen, on_exit)
 
 
-async def _serve(app: FastAPI, listen: str, on_exit: AsyncExitStack) -> None:
+async def _serve(app: FastAPI, setting: str, listen: str, on_exit: AsyncExitStack) -> None:
     """Serve with all routes made.
 
     FastAPI makes those of included routers while the first request looks for its own, for tens of milliseconds, and every
@@ -81,7 +79,8 @@ async def _serve(app: FastAPI, listen: str, on_exit: AsyncExitStack) -> None:
     """
     for route in app.routes:
         route.matches({"type": "http", "method": "", "path": "", "headers": []})
-    on_exit.push_async_callback((await serve_http(app, listen)).stop)
+    with address_of(setting):
+        on_exit.push_async_callback((await serve_http(app, listen)).stop)
 
 
 def _reflector(config: Config, pipelines: Pipelines) -> Reflector:

@@ -173,10 +173,8 @@ class Exchange:
         self._codec = codec_for(headers.get(":path"))
         if self._codec is None:
             return Reason.UNKNOWN_PATH
-        if headers.get(":method") != "POST":
-            return Reason.NOT_POST
-        if event.end_of_stream:
-            return Reason.NOT_JSON
+        if (method := headers.get(":method")) != "POST" or event.end_of_stream:
+            return Reason.NOT_JSON if method == "POST" else Reason.NOT_POST
         if headers.get("content-encoding").strip().lower() not in ("", "identity"):
             return Reason.ENCODED_BODY
         if event.protocol.request_body is BodyMode.STREAMED and not event.protocol.observing:

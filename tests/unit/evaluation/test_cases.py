@@ -56,7 +56,7 @@ def test_a_missing_or_wrong_field_is_named_with_its_line(tmp_path: Path) -> None
 def test_a_line_that_is_no_case_of_documents_is_named(tmp_path: Path) -> None:
     path = tmp_path / "cases.jsonl"
     path.write_text('{"title": "Leave", "text": "Thirty days."}\n{"title": "Leave", "content": "Thirty days."}\n')
-    with pytest.raises(InputFileError, match="line 2.*needs a text, or questions"):
+    with pytest.raises(InputFileError, match=r"line 2.*needs a text, or questions"):
         read_cases(path, Paragraph)
 
 
