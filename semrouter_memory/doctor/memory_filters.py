@@ -154,8 +154,8 @@ def bodies_are_read_in_their_order(context: CheckContext, chain: HttpFilterChain
                         "signed-too-early", each.entry, name=each.name, part="the body", change="memories follow"
                     )
                 elif context.user_header in removed and not _excludes(signing, context.user_header):
-                    texts = {"part": context.user_header, "change": "the route removes it"}
-                    yield found("signed-too-early", each.entry, name=each.name, **texts)
+                    part, change = context.user_header, "the route removes it"
+                    yield found("signed-too-early", each.entry, name=each.name, part=part, change=change)
 
 
 def _excludes(signing: Node, header: str) -> bool:

@@ -274,10 +274,11 @@ def _requires(envoy: Chain, *requirements: dict[str, Any]) -> None:
     _jwt(envoy)["rules"][0]["requires"] = {"requires_any": {"requirements": list(requirements)}}
 
 
-def _rules_for(envoy: Chain, *prefixes: str) -> None:
+def _rules_for(envoy: Chain, *prefixes: str) -> object:
     _jwt(envoy)["rules"] = [
         {"match": {"prefix": prefix}, "requires": {"provider_name": "users"}} for prefix in prefixes
     ]
+    return envoy
 
 
 def _protocol(envoy: Chain) -> dict[str, Any]:
@@ -920,7 +921,7 @@ def _sound() -> Iterator[tuple[str, Callable[[Chain], object], str]]:
     yield from (
         (
             name,
-            lambda e, index=index, config=config: _inserted(e, index, **config),  # type: ignore[misc]
+            lambda e, index=index, config=config: _inserted(e, index, **config),
             "two-filter",
         )
         for name, index, config in (
@@ -933,8 +934,7 @@ def _sound() -> Iterator[tuple[str, Callable[[Chain], object], str]]:
         )
     )
     yield from (
-        ("chats are below a prefix", lambda e, match=match: _below(e, **match), "two-filter")  # type: ignore[misc]
-        for match in _PROVIDERS
+        ("chats are below a prefix", lambda e, match=match: _below(e, **match), "two-filter") for match in _PROVIDERS
     )
     yield (
         "a second listener that has nothing to do with us",
