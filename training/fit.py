@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from semrouter_memory.config import loading
-from training import documents, fitting, keep, meant, relation, relevance, steering
+from training import documents, fitting, keep, meant, overview, relation, relevance, steering
 from training.fitting import write
 
 
@@ -16,6 +16,7 @@ def main(profile: Path | None = None) -> None:
     if profile is None:
         write("keep", keep.model())
         write("steering", steering.model())
+        write("overview", overview.model())
         _of_similarities()
         return
     with fitting.profile(loading.load(profile)):

@@ -152,7 +152,7 @@ class RecallConfig(Section):
     )
     organisation: ShareConfig = Field(default_factory=ShareConfig)
     agent: ShareConfig = Field(default_factory=ShareConfig)
-    max_limit: int = Field(50, ge=1, description="upper bound on a request's retrieval_limit")
+    max_limit: int = Field(50, ge=1, description="bound on retrieval_limit, and on memories where all is asked for")
     render: RenderStyle = Field("markdown", description="format of the injected block")
     position: Position = Field(
         Position.SYSTEM,

@@ -80,6 +80,8 @@ def policy_for(file: MemoryConfig, route: RouteSettings, body: BodySettings, *, 
         render=route.render,
         pinned_tokens=route.pinned_tokens,
         memory_filter=route.memory_filter & body.memory_filter,
+        # Who asks for all wants what there is room for, unless a smaller number was asked for.
+        overview_limit=file.recall.max_limit if body.retrieval_limit is route.retrieval_limit is None else None,
     )
     refusal = None
     if opted_out:

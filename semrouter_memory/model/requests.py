@@ -50,6 +50,7 @@ class RecallOptions:
     """The settings of one request, merged from file, route and body.
 
     Attributes:
+        overview_limit: memories that are injected at most where a request asks for all that is known; None: `limit`.
         session: what the client calls its session; memories of other sessions are left out.
         unreadable: a setting that governs reading cannot be read, so nothing is recalled.
         tool_result_tokens: tokens of the tools' results from which on old ones are left out; 0: never.
@@ -70,6 +71,11 @@ class RecallOptions:
     render: RenderStyle | None = None
     pinned_tokens: int | None = None
     memory_filter: MemoryFilter = ANY_MEMORY
+    overview_limit: int | None = None
+
+    def of_overview(self) -> "RecallOptions":
+        """The options where a request asks for all that is known."""
+        return self if self.overview_limit is None else replace(self, limit=self.overview_limit)
 
     def want(self, memory: Memory) -> bool:
         """Whether a memory is of the types asked for, and fulfils the filter."""

@@ -151,7 +151,7 @@ class CandidateFeatures:
             # Among the candidates only: a memory of another project, or an expired one, is no neighbour.
             nearby=_nearby(lexical, created_at[selected]),
             labels=index.labels[selected],
-            timely=_written_in(query.period, created_at[selected]),
+            timely=_timely(query.period, created_at[selected]),
             known_names=known_names,
         )
 
@@ -238,10 +238,15 @@ def _selection(index: MemoryIndex, positions: NDArray[np.intp]) -> slice | NDArr
     return slice(None) if len(positions) == len(index.created_at) else positions
 
 
-def _written_in(period: Period | None, created_at: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+def _timely(period: Period | None, created_at: NDArray[np.int64]) -> NDArray[np.bool_] | None:
     """Whether each was written in the period; None for no period, and for a very long one, which tells nothing."""
     if period is None or period.end - period.start > _LONGEST_PERIOD:
         return None
+    return written_in(period, created_at)
+
+
+def written_in(period: Period, created_at: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether each of these times, in microseconds, is in the period."""
     start, end = (int(moment.timestamp() * 1_000_000) for moment in (period.start, period.end))
     return (created_at >= start) & (created_at < end)
 

@@ -201,7 +201,7 @@ class Recaller:
             return RecallResult(reason=Reason.PAUSED)
         hits = _existing(request.scope, tombstones, result.hits, timer.explanation)
         texts = await visible() if visible is not None else request.visible
-        options = request.options
+        options = request.options.of_overview() if result.is_overview else request.options
         given = set[Verdict]()
 
         def judge(hit: Hit, verdict: Verdict) -> None:

@@ -6,7 +6,7 @@ are those of the few, so the store should find by words too.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Protocol
 
@@ -15,9 +15,11 @@ import numpy as np
 from semrouter_memory.config import RecallConfig
 from semrouter_memory.errors import StoreUnavailableError
 from semrouter_memory.model import (
+    ALWAYS,
     Criteria,
     Hit,
     Memory,
+    Period,
     Reach,
     RecallOptions,
     RecallRequest,
@@ -25,6 +27,7 @@ from semrouter_memory.model import (
 from semrouter_memory.ports import Clock, MemoryIndex, MemoryReader, OwnerIndexes
 from semrouter_memory.recall.categories import MemoryCategory
 from semrouter_memory.recall.deadline import Deadline, StepTimer
+from semrouter_memory.recall.features import written_in
 from semrouter_memory.recall.query import Query
 
 _PAGE = 1_000
@@ -40,6 +43,7 @@ class SearchResult:
         pinned_by_user: ids of those that are injected whatever their relevance and before others, because the user wants it.
         empty: there was no memory to search.
         rewrite_late: the rewrite of the query took longer than its deadline.
+        is_overview: the request asks for all, and so for more than for a question.
     """
 
     hits: Sequence[Hit] = ()
@@ -47,6 +51,7 @@ class SearchResult:
     pinned_by_user: frozenset[str] = frozenset()
     empty: bool = False
     rewrite_late: bool = False
+    is_overview: bool = False
 
     def joined(self, other: "SearchResult") -> "SearchResult":
         """What both found, best first; a memory that both did counts with its better relevance."""
@@ -57,6 +62,7 @@ class SearchResult:
             self.pinned_by_user | other.pinned_by_user,
             empty=self.empty or other.empty,
             rewrite_late=self.rewrite_late or other.rewrite_late,
+            is_overview=self.is_overview or other.is_overview,
         )
 
     @property
@@ -141,17 +147,24 @@ class MemorySource:
             memory_filter=options.memory_filter,
         )
 
-    async def in_order(self, request: RecallRequest, deadline: Deadline, *, oldest_first: bool) -> Iterator[Memory]:
+    async def in_order(
+        self, request: RecallRequest, deadline: Deadline, *, oldest_first: bool, written: Period = ALWAYS
+    ) -> Iterator[Memory]:
         """The memories that may be recalled, the user's pinned ones and then by age; of an owner without an index, the first ones.
+
+        Args:
+            written: only those of this period.
 
         Raises:
             StoreUnavailableError: the owner has no index, and the store is unavailable.
         """
         index, criteria = await self.index(request, deadline), self.criteria(request)
         if index is None:
-            page = await self.reader.page(criteria, limit=_PAGE, oldest_first=oldest_first)
+            page = await self.reader.page(replace(criteria, observed=written), limit=_PAGE, oldest_first=oldest_first)
             return iter(sorted(page.memories, key=lambda memory: not memory.pinned))
         positions = index.positions(criteria)
+        if written != ALWAYS:
+            positions = positions[written_in(written, index.created_at[positions])]
         positions = positions if oldest_first else positions[::-1]
         others = (index.labels[positions] & MemoryCategory.PINNED) == 0
         # A stable order: by age among the pinned, and among the others.

@@ -8,6 +8,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import TypeAlias
 
 import numpy as np
@@ -16,9 +17,9 @@ from semrouter_memory.config import RecallConfig
 from semrouter_memory.language.scripts import CJK, simplified
 from semrouter_memory.language.third_person import to_third_person
 from semrouter_memory.language.words import content_runs, content_words
-from semrouter_memory.model import Criteria, Hit, RecallRequest, Vector
+from semrouter_memory.model import ALWAYS, Criteria, Hit, OwnerKind, RecallRequest, Vector
 from semrouter_memory.ports import Embedder, MemoryIndex
-from semrouter_memory.recall import categories, relevance
+from semrouter_memory.recall import categories, relevance, wants
 from semrouter_memory.recall.deadline import Deadline, StepTimer, discard
 from semrouter_memory.recall.explanation import Explanation
 from semrouter_memory.recall.features import CandidateFeatures, Floats, QueryFeatures
@@ -26,6 +27,7 @@ from semrouter_memory.recall.prototypes import Intent, LazyPrototypes
 from semrouter_memory.recall.query import Query
 from semrouter_memory.recall.query_vectors import QueryVectors
 from semrouter_memory.recall.strategy import MemorySource, SearchResult, best_first, pinned_tokens
+from semrouter_memory.recall.time_expressions import period_of
 
 # More than asked for, so that memories which are visible, repeated or deleted do not starve the result.
 _FETCH_FACTOR = 2
@@ -34,6 +36,8 @@ _MIN_FETCHED = 20
 _STORE_FACTOR = 3
 _SEARCHES = 2.0
 """Log-odds that a search wants something."""
+_NEXT = 0.001
+"""What is asked for is all: every memory is relevant, and this keeps the order."""
 _PAIR = 2
 _KNOWN = 0.5
 """From this worth of a cosine on, the model knows the query's language."""
@@ -175,6 +179,29 @@ class HybridSearch(VectorSearch):
     async def prepare(self) -> None:
         categories.prepare()
         await self._prototypes.get()
+
+    async def search(self, query: Query, request: RecallRequest, deadline: Deadline, timer: StepTimer) -> SearchResult:
+        """See `Strategy`. What a user asks of all that is known is answered with the user's own, and not with an organisation's."""
+        if request.scope.kind is OwnerKind.USER and wants.is_overview(query.asked):
+            return await self._overview(query, request, deadline, timer)
+        return await super().search(query, request, deadline, timer)
+
+    async def _overview(
+        self, query: Query, request: RecallRequest, deadline: Deadline, timer: StepTimer
+    ) -> SearchResult:
+        """What is pinned, then the newest memories; of the period that the request names, where it names one."""
+        written, limit = period_of(query.asked, query.now) or ALWAYS, _fetched(request.options.of_overview().limit)
+        with timer.measure("search"):
+            memories = await self._source.in_order(request, deadline, oldest_first=False, written=written)
+        with timer.measure("score"):
+            # A long memory comes once for each of its passages.
+            found = list({memory.id: memory for memory in islice(memories, limit)}.values())
+        return SearchResult(
+            [Hit(memory, 0.0, 1.0 - rank * _NEXT) for rank, memory in enumerate(found)],
+            pinned_by_user=frozenset(memory.id for memory in found if memory.pinned),
+            empty=not found and written == ALWAYS,
+            is_overview=True,
+        )
 
     def _text(self, query: Query) -> str:
         return query.search_text

@@ -4,14 +4,22 @@ Strategy: "what's my budget?", "suggest a dinner" and "draft a mail to my boss" 
 the capital of Mongolia?", "thanks!" and a pasted text to translate want none. Words, pairs of words, the vector that the
 search needs anyway and its nearness to known requests each add to the log-odds; so does whether the memories hold what the
 request names ("when is Priya's exam?"). Of a Chinese request the vector adds nothing, and the rest has weights of its own. The words'
-part is found while the model embeds. How it does on people left out: `docs/learned-decisions.md`.
+part is found while the model embeds.
+
+"What do you know about me?" and "where did we leave off?" want all, or the last, and no single memory is it. Such a request is
+made of few words that say anything else; a model of its own tells it, in both languages.
+
+How both do on people left out: `docs/learned-decisions.md`.
 """
 
 import math
 from collections.abc import Container, Sequence
+from functools import cache
 
+from semrouter_memory.language.phrases import words_of as listed_words
+from semrouter_memory.language.scripts import CJK
 from semrouter_memory.language.terms import terms, word_terms
-from semrouter_memory.language.words import ngrams, tokens
+from semrouter_memory.language.words import STOP_WORDS, ngrams, tokens
 from semrouter_memory.learned import Features, Logistic
 from semrouter_memory.model import Message, Role, Vector
 from semrouter_memory.recall.prototypes import Intent
@@ -24,6 +32,11 @@ _NEARNESS = 3.0
 """Cosines differ by tenths."""
 _MOST_NAMES = 2
 _MODEL = Logistic.load("wants")
+_OVERVIEW = Logistic.load("overview")
+_OVERVIEW_CHARS = 200
+_MOST_OTHERS = 1
+_MOST_OTHERS_CHINESE = 2
+"""A Chinese word has two characters as a rule."""
 
 
 def by_words(request: str, history: Sequence[Message], *, chinese: bool) -> float:
@@ -35,6 +48,30 @@ def by_meaning(vector: Vector, intent: Intent, *, personal: bool, impersonal: bo
     """What the rest adds to these."""
     nearness = _MODEL.added(nearness_of(intent, personal=personal, impersonal=impersonal, chinese=chinese))
     return nearness if chinese else float(vector @ _MODEL.of_components(len(vector))) + nearness
+
+
+def is_overview(request: str) -> bool:
+    """Whether it asks for all that is known of the user, or for what was told last: for no single memory."""
+    if len(request) > _OVERVIEW_CHARS:
+        return False
+    features = overview_of(request)
+    return features is not None and _OVERVIEW.log_odds(features) >= _OVERVIEW.log_cut
+
+
+def overview_of(request: str) -> Features | None:
+    """The features of that decision; None where the request says too much else."""
+    found = tokens(request)
+    others = sum(token[0].isalnum() and token not in _overview_words() for token in found)
+    if others > (_MOST_OTHERS_CHINESE if CJK.search(request) else _MOST_OTHERS):
+        return None
+    runs = (" ".join(each) for each in zip(found, found[1:], found[2:], strict=False))
+    features = dict.fromkeys((*ngrams(found), *runs), 1.0)
+    return {**features, "#length": math.log1p(len(found)), "#others": float(others)}
+
+
+@cache
+def _overview_words() -> frozenset[str]:
+    return listed_words("overview") | STOP_WORDS
 
 
 def cut() -> float:

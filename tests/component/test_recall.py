@@ -1,11 +1,24 @@
 """Recall with the real model, the real turn log and the store in memory, at the default settings."""
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 
 import pytest
 
 from semrouter_memory.manage.schemas import StoreRequest, UpdateRequest
-from semrouter_memory.model import FORM, WITHIN, Message, OtherOwner, OwnerKind, Reach, Reason, Role, Scope, Tombstone
+from semrouter_memory.model import (
+    FORM,
+    WITHIN,
+    MemoryType,
+    Message,
+    OtherOwner,
+    OwnerKind,
+    Reach,
+    Reason,
+    Role,
+    Scope,
+    Tombstone,
+)
 from semrouter_memory.ports import Embedder
 from tests.recalling import ALICE, NOW, Recalling, recalling
 
@@ -316,6 +329,49 @@ async def test_a_long_memory_that_is_pinned_is_given_once(empty: Recalling) -> N
     result = await empty.ask("What is the boiling point of water?")
     assert len(result.hits) == 1
     assert result.hits[0].memory.passage
+
+
+OVERVIEWS = ("What do you know about me?", "Where did we leave off?", "你还记得我的什么？")
+
+
+@pytest.mark.parametrize("query", OVERVIEWS)
+async def test_who_asks_for_all_is_given_what_is_pinned_and_the_newest(empty: Recalling, query: str) -> None:
+    await empty.remember(*MORE_FACTS, *FACTS)
+    await empty.remember(*(f"Shelf {number} in the mill holds tins" for number in range(20)), scope=ACME)
+    pinned = await empty.service().store(ALICE, StoreRequest(content="User keeps two old kayaks", pinned=True))
+    newest = [*reversed(FACTS), *reversed(MORE_FACTS)]
+
+    given = await empty.given(query, others=(OtherOwner(ACME, 3, 0.4),))
+
+    assert given[0] == pinned.content
+    assert len(given) > empty.config.default_retrieval_limit
+    assert given[1:] == newest[: len(given) - 1]
+    assert (await empty.ask(query)).tokens <= empty.config.recall.token_budget
+    assert await empty.given(query, scope=BOB) == []
+    # A smaller number that the request asks for holds here, too.
+    assert await empty.given(query, limit=3, overview_limit=None) == given[:3]
+    procedural = frozenset({MemoryType.PROCEDURAL})
+    assert await empty.given(query, types=procedural) == [DEPLOY]
+
+
+async def test_who_asks_for_all_of_a_day_is_given_that_days(empty: Recalling) -> None:
+    await empty.remember(*FACTS, created_at=NOW - timedelta(days=9))
+    yesterday = NOW - timedelta(days=1)
+    await empty.remember("User planted two pear trees", "User sold the piano", created_at=yesterday)
+
+    for query in ("What did we talk about yesterday?", "what did I tell you yesterday?"):
+        assert await empty.given(query) == ["User sold the piano", "User planted two pear trees"]
+    nothing = await empty.ask("What did we talk about on 2 March?")
+    assert (nothing.text, nothing.reason) == ("", Reason.BELOW_THRESHOLD)
+
+
+async def test_a_long_memory_is_given_once_at_most_to_who_asks_for_all(empty: Recalling) -> None:
+    text = " ".join(f"User planted {number} trees near house {number} in the valley." for number in range(60))
+    await empty.remember(BUDGET)
+    await empty.service().store(ALICE, StoreRequest(content=text))
+    given = await empty.given("What do you know about me?")
+    assert BUDGET in given
+    assert len(given) <= 2
 
 
 async def test_while_remembering_is_paused_nothing_is_given(known: Recalling) -> None:

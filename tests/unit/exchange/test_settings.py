@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
+from semrouter_memory.codec.base import BodySettings
 from semrouter_memory.codec.settings import Governs
+from semrouter_memory.config import Config
 from semrouter_memory.exchange.exchange import Exchange
-from semrouter_memory.exchange.policy import RouteSettings, route_settings
+from semrouter_memory.exchange.policy import RouteSettings, policy_for, route_settings
 from semrouter_memory.exchange.replies import NeedRecall, ReplaceBody
 from semrouter_memory.model import Reason, RecallResult
 
@@ -129,3 +131,14 @@ def test_names_beside_the_settings_can_be_told_from_them() -> None:
     metadata = {"x-memory-secret": "s", "x-memory-types": " Semantic, episodic", "x-memory-limit": "3"}
     assert route_settings(metadata, ("x-memory-secret",)).unreadable == ()
     assert route_settings(metadata).unreadable == ("x-memory-unknown",)
+
+
+def test_who_asks_for_all_may_be_given_more_unless_a_number_is_asked_for() -> None:
+    file = Config().memory
+
+    def limit(route: RouteSettings, body: BodySettings) -> int:
+        return policy_for(file, route, body, opted_out=False).options.of_overview().limit
+
+    assert limit(RouteSettings(), BodySettings()) == file.recall.max_limit > file.default_retrieval_limit
+    assert limit(RouteSettings(retrieval_limit=4), BodySettings()) == 4
+    assert limit(RouteSettings(retrieval_limit=4), BodySettings(retrieval_limit=3)) == 3

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from training import keep, steering
+from training import keep, overview, steering
 from training.fitting import WEIGHTS, Example, fit, left_out, read
 
 UNMOVED = 0.005
@@ -24,7 +24,7 @@ def _moved(model: Mapping[str, Any], start: Mapping[str, Any]) -> float:
 def _weights(model: Mapping[str, Any]) -> dict[tuple[str, str], float]:
     return {
         (name, feature): weight
-        for name, each in model["classes"].items()
+        for name, each in model.get("classes", {"yes": model}).items()
         for feature, weight in each["weights"].items()
     }
 
@@ -40,6 +40,12 @@ def test_the_weights_are_what_the_data_gives() -> None:
 def test_the_weights_of_orders_are_what_the_data_gives() -> None:
     stored = json.loads((WEIGHTS / "steering.json").read_text(encoding="utf-8"))
     assert _moved(steering.model(stored), stored) < UNMOVED
+
+
+@few_steps
+def test_the_weights_of_requests_for_all_are_what_the_data_gives() -> None:
+    stored = json.loads((WEIGHTS / "overview.json").read_text(encoding="utf-8"))
+    assert _moved(overview.model(stored), stored) < UNMOVED
 
 
 @few_steps

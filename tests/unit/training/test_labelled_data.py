@@ -54,7 +54,8 @@ def test_pairs_are_in_the_order_of_time_and_have_a_known_relation() -> None:
 
 def test_nobody_is_in_a_file_twice() -> None:
     people = [
-        [person["person"] for person in lines(f"{name}.jsonl")] for name in ("sentences", "requests", "orders", "pairs")
+        [person["person"] for person in lines(f"{name}.jsonl")]
+        for name in ("sentences", "requests", "orders", "overviews", "pairs")
     ]
     assert all(len(set(each)) == len(each) for each in people)
 
@@ -63,7 +64,7 @@ def test_the_people_set_aside_have_data() -> None:
     aside = set((TRAINING / "held_out.txt").read_text(encoding="utf-8").split())
     assert aside <= {
         person["person"]
-        for name in ("sentences", "requests", "steering", "orders", "pairs")
+        for name in ("sentences", "requests", "steering", "orders", "overviews", "pairs")
         for person in lines(f"{name}.jsonl")
     }
     assert len(aside) >= 20
