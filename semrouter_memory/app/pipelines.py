@@ -22,10 +22,10 @@ from semrouter_memory.model import Scope, SessionKey, StrategyName
 from semrouter_memory.ports import ChatModel
 from semrouter_memory.recall.conversation import StoredHistory
 from semrouter_memory.recall.documents import DocumentSearch
-from semrouter_memory.recall.keywords import KeywordExtractor, KeywordSearch
+from semrouter_memory.recall.keywords import KeywordSearch
 from semrouter_memory.recall.query_vectors import QueryVectors
 from semrouter_memory.recall.recaller import Recaller, StrategyPair
-from semrouter_memory.recall.rewrite import QueryRewriter, RewritingSearch
+from semrouter_memory.recall.rewrite import RewritingSearch
 from semrouter_memory.recall.strategy import MemorySource, Strategy
 from semrouter_memory.recall.vector_search import HybridSearch, SemanticSearch, VectorSearch
 from semrouter_memory.retain.failures import RetainParts
@@ -190,11 +190,10 @@ class Pipelines:
         config = self.memory.recall.model_copy(update={"strategy": name})
         is_configured = name == self.memory.recall.strategy
         search = self.search if is_configured else self._vector_search(config, self.search.vectors)
-        local = config.model_copy(update={"keyword_extraction": "local"})
         model = self.models.of_role("memory_rewrite")
-        return StrategyPair(self._strategy(config, model, search), others=self._strategy(local, None, search))
+        return StrategyPair(self._strategy(config, model, search), others=self._strategy(config, None, search))
 
     def _strategy(self, config: RecallConfig, rewriting: ChatModel | None, search: VectorSearch) -> Strategy:
         if config.strategy == "keywords":
-            return KeywordSearch(self._source, KeywordExtractor(config.keyword_extraction, rewriting), config)
-        return RewritingSearch(search, QueryRewriter(rewriting, config.rewrite)) if rewriting else search
+            return KeywordSearch(self._source, rewriting if config.keyword_extraction == "llm" else None, config)
+        return RewritingSearch(search, rewriting, config.rewrite) if rewriting else search

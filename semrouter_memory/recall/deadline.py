@@ -15,6 +15,7 @@ from typing import Any, Self, TypeVar
 
 from semrouter_memory.config import RecallConfig
 from semrouter_memory.model import StepRun
+from semrouter_memory.ports import ChatModel
 from semrouter_memory.recall.explanation import Explanation, Judge, unrecorded
 
 _T = TypeVar("_T")
@@ -77,10 +78,7 @@ class Deadline:
     def answers(self) -> float:
         return _now() + _ANSWERS_SECONDS
 
-    def keywords(self, *, of_model: bool) -> float:
-        return _now() + (self._model_seconds if of_model else self._seconds)
-
-    def rewrite(self) -> float:
+    def external_answer(self) -> float:
         return _now() + self._model_seconds
 
     def state_for_ranking(self) -> float:
@@ -197,6 +195,14 @@ async def result_by(work: Awaitable[_T], until: float) -> _T | None:
         await asyncio.sleep(0)
         return None
     return None if task.cancelled() or task.exception() else task.result()
+
+
+async def answer_by(work: Awaitable[_T], model: ChatModel, until: float) -> _T | None:
+    """Same as `result_by`, of work that asks a model, which is told where it is late."""
+    result = await result_by(work, until)
+    if result is None and _now() >= until:
+        model.late()
+    return result
 
 
 def discard(task: "asyncio.Future[Any] | None") -> None:

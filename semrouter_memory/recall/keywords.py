@@ -15,7 +15,6 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
-from typing import Literal
 
 from semrouter_memory.codec.base import strip_reasoning
 from semrouter_memory.config import RecallConfig
@@ -23,12 +22,10 @@ from semrouter_memory.language.scripts import CJK, in_form, one_line, simplified
 from semrouter_memory.language.words import STOP_WORDS, content_runs, content_words, words
 from semrouter_memory.model import ChatMessage, Hit, Memory, RecallRequest
 from semrouter_memory.ports import ChatModel
-from semrouter_memory.recall.deadline import Deadline, StepTimer, result_by
+from semrouter_memory.recall.deadline import Deadline, StepTimer, answer_by
 from semrouter_memory.recall.query import Query
 from semrouter_memory.recall.rewrite import refuses
 from semrouter_memory.recall.strategy import MemorySource, SearchResult
-
-Extraction = Literal["local", "llm"]
 
 _PROMPT = (
     "You pick the keywords by which notes about the user are searched. Read the user's last message, which stands"
@@ -63,46 +60,18 @@ _INTRODUCTION = re.compile(
 _BULLET = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)])\s+")
 
 
-class KeywordExtractor:
-    """Finds the keywords of a message.
+class KeywordSearch:
+    """Keywords first, then the memories that have them all.
 
     Args:
-        mode: `llm` asks the model; without one it is the same as `local`.
+        model: finds the keywords, with a deadline of its own; None: the rules do.
     """
-
-    def __init__(self, mode: Extraction, model: ChatModel | None = None) -> None:
-        self._model = model if mode == "llm" else None
-
-    @property
-    def asks_a_model(self) -> bool:
-        return self._model is not None
-
-    async def keywords(self, query: str, *, until: float) -> tuple[str, ...]:
-        """The message's keywords, folded, each once. Never raises (but for cancellation).
-
-        Args:
-            query: the last user message.
-            until: the loop's time at which a model that has not answered is done without.
-        """
-        if self._model is None or not query.strip():
-            return local_keywords(query)
-        prompt = (ChatMessage("system", _PROMPT), ChatMessage("user", _quoted(query)))
-        # Late or failed: the rules answer.
-        answer = await result_by(self._model.complete(prompt), until)
-        if answer is None and asyncio.get_running_loop().time() >= until:
-            self._model.late()
-        listed = None if answer is None else listed_keywords(answer)
-        return local_keywords(query) if listed is None else listed
-
-
-class KeywordSearch:
-    """Keywords first, then the memories that have them all. A model that is asked for them has `rewrite_deadline_ms`."""
 
     any_message = True
 
-    def __init__(self, source: MemorySource, extractor: KeywordExtractor, config: RecallConfig) -> None:
+    def __init__(self, source: MemorySource, model: ChatModel | None, config: RecallConfig) -> None:
         self._source = source
-        self._extractor = extractor
+        self._model = model
         self._oldest_first = config.keyword_order == "insertion"
 
     async def prepare(self) -> None:
@@ -111,7 +80,7 @@ class KeywordSearch:
     async def search(self, query: Query, request: RecallRequest, deadline: Deadline, timer: StepTimer) -> SearchResult:
         """The matching memories, in the configured order. Raises `StoreUnavailableError`."""
         with timer.measure("keywords"):
-            keywords = await self._keywords(query, deadline)
+            keywords = await self._keywords(query.text, deadline)
         with timer.measure("search"):
             memories = await self._source.in_order(request, deadline, oldest_first=self._oldest_first)
         with timer.measure("score"):
@@ -122,11 +91,11 @@ class KeywordSearch:
         hits = [Hit(memory, _MATCHES, _MATCHES) for memory in matched]
         return SearchResult(hits, pinned_by_user=frozenset(memory.id for memory in matched if memory.pinned))
 
-    async def _keywords(self, query: Query, deadline: Deadline) -> Sequence[str]:
-        if not self._extractor.asks_a_model:
-            return await self._extractor.keywords(query.text, until=deadline.keywords(of_model=False))
+    async def _keywords(self, asked: str, deadline: Deadline) -> Sequence[str]:
+        if self._model is None or not asked.strip():
+            return local_keywords(asked)
         with deadline.external_model():
-            return await self._extractor.keywords(query.text, until=deadline.keywords(of_model=True))
+            return await model_keywords(asked, self._model, until=deadline.external_answer())
 
     async def _matched(self, memories: Iterator[Memory], keywords: Sequence[str], limit: int) -> list[Memory]:
         """More than the limit, since some may be visible or deleted; others get their turn between, and the deadline."""
@@ -141,6 +110,18 @@ class KeywordSearch:
 def local_keywords(query: str) -> tuple[str, ...]:
     """The message's content words without punctuation, those of one or two letters left out (Chinese: of one)."""
     return tuple(dict.fromkeys(word for word in _split(query) if CJK.match(word) or len(word) >= _MIN_WORD_CHARS))
+
+
+async def model_keywords(query: str, model: ChatModel, *, until: float) -> tuple[str, ...]:
+    """The message's keywords as a model finds them; those of the rules where it is late or fails. Never raises (but for cancellation).
+
+    Args:
+        until: the loop's time at which a model that has not answered is done without.
+    """
+    prompt = (ChatMessage("system", _PROMPT), ChatMessage("user", _quoted(query)))
+    answer = await answer_by(model.complete(prompt), model, until)
+    listed = None if answer is None else listed_keywords(answer)
+    return local_keywords(query) if listed is None else listed
 
 
 def listed_keywords(answer: str) -> tuple[str, ...] | None:

@@ -19,7 +19,7 @@ from semrouter_memory.language.terms import terms
 from semrouter_memory.language.words import tokens
 from semrouter_memory.model import ChatMessage, Message, RecallRequest
 from semrouter_memory.ports import ChatModel
-from semrouter_memory.recall.deadline import AFTER_MODEL, Deadline, StepTimer, result_by
+from semrouter_memory.recall.deadline import AFTER_MODEL, Deadline, StepTimer, answer_by, discard, result_by
 from semrouter_memory.recall.query import SHOWN_MESSAGES, Query, one_line
 from semrouter_memory.recall.strategy import SearchResult, Strategy
 
@@ -46,74 +46,37 @@ _LABEL = re.compile(
 _QUOTES = " \t\"'`“”‘’「」*"
 
 
-class QueryRewriter:
-    """The optional rewrite of queries by the model with the role `memory_rewrite`."""
-
-    def __init__(self, model: ChatModel, mode: Mode) -> None:
-        self._model = model
-        self._mode = mode
-
-    def wants_before(self, query: Query) -> bool:
-        """Whether a rewrite may help, so that it is worth asking for while the plain query is searched.
-
-        Without a conversation there is nothing to make a query self-contained with.
-        """
-        return self._mode != "hyde" and bool(query.history) and (self._mode == "always" or query.is_vague)
-
-    def wants_after(self, query: str, *, best_relevance: float, threshold: float) -> bool:
-        """Whether a likely answer may find what the plain search did not.
-
-        Args:
-            best_relevance: of all that the plain search found; anything below the threshold when it found nothing.
-            threshold: the request's.
-        """
-        return self._mode == "hyde" and best_relevance < threshold and any(map(asks, sentences(query)))
-
-    async def rewrite(self, query: str, history: Sequence[Message]) -> str:
-        """The text to search with besides the plain query; "" when the model gave nothing usable."""
-        instructions = _HYDE if self._mode == "hyde" else _REWRITE
-        prompt = (ChatMessage("system", instructions), ChatMessage("user", _conversation(query, history)))
-        try:
-            answer = await self._model.complete(prompt)
-        except Exception:  # noqa: BLE001 - whatever fails here, the plain query is searched and enough
-            return ""
-        return usable(answer, query, history)
-
-    def late(self) -> None:
-        """The model's answer was not waited for."""
-        self._model.late()
-
-
 class RewritingSearch:
     """Searches the plain query and, with a deadline of its own, what a model makes of it; the plain result stands in any case."""
 
-    def __init__(self, strategy: Strategy, rewriter: QueryRewriter) -> None:
+    def __init__(self, strategy: Strategy, model: ChatModel, mode: Mode) -> None:
         self._strategy = strategy
-        self._rewriter = rewriter
+        self._model, self._mode = model, mode
         self.any_message = strategy.any_message
 
     async def prepare(self) -> None:
         await self._strategy.prepare()
 
     async def search(self, query: Query, request: RecallRequest, deadline: Deadline, timer: StepTimer) -> SearchResult:
-        if self._rewriter.wants_before(query):
+        if wants_rewrite(query, self._mode):
             return await self._with_rewriting(query, request, deadline, timer)
         plain = await self._strategy.search(query, request, deadline, timer)
-        threshold = request.options.threshold
-        if not self._rewriter.wants_after(query.text, best_relevance=plain.best, threshold=threshold):
+        if not wants_answer(query.text, self._mode, best=plain.best, threshold=request.options.threshold):
             return plain
-        answering = self._rewriter.rewrite(query.text, query.history)
-        until = deadline.rewrite()
-        return plain.joined(
-            await self._rewritten(answering, query, request, deadline, timer, until=until, is_answer=True)
-        )
+        until = deadline.external_answer()
+        return plain.joined(await self._rewritten(self._rewrite(query), query, request, deadline, timer, until=until))
+
+    async def _rewrite(self, query: Query) -> str:
+        """The text to search with besides the plain query; "" when the model gave nothing usable."""
+        answer = await self._model.complete(prompt(query.text, query.history, self._mode))
+        return usable(answer, query.text, query.history)
 
     async def _with_rewriting(
         self, query: Query, request: RecallRequest, deadline: Deadline, timer: StepTimer
     ) -> SearchResult:
         """The model is asked while the plain query is searched."""
-        until = deadline.rewrite()
-        rewriting = asyncio.create_task(self._rewriter.rewrite(query.text, query.history))
+        until = deadline.external_answer()
+        rewriting = asyncio.create_task(self._rewrite(query))
         try:
             with deadline.external_model():
                 # The call begins now; what that costs is not the plain path's time.
@@ -121,7 +84,7 @@ class RewritingSearch:
             plain = await self._strategy.search(query, request, deadline, timer)
             return plain.joined(await self._rewritten(rewriting, query, request, deadline, timer, until=until))
         finally:
-            rewriting.cancel()
+            discard(rewriting)
 
     async def _rewritten(
         self,
@@ -132,19 +95,34 @@ class RewritingSearch:
         timer: StepTimer,
         *,
         until: float,
-        is_answer: bool = False,
     ) -> SearchResult:
         """What the rewrite finds; nothing when it is late or fails."""
         result = None
         with deadline.external_model(least_left=AFTER_MODEL):
             with timer.measure("rewrite"):
-                text = await result_by(rewriting, until)
-            if text is None and asyncio.get_running_loop().time() >= until:
-                self._rewriter.late()
+                text = await answer_by(rewriting, self._model, until)
             if text:
-                better = replace(query, likely_answer=text) if is_answer else replace(query, text=text)
+                better = replace(query, likely_answer=text) if self._mode == "hyde" else replace(query, text=text)
                 result = await result_by(self._strategy.search(better, request, deadline, timer), until)
         return result or SearchResult(rewrite_late=asyncio.get_running_loop().time() >= until)
+
+
+def wants_rewrite(query: Query, mode: Mode) -> bool:
+    """Whether a better query may help, so that it is worth asking for while the plain one is searched.
+
+    Without a conversation there is nothing to make a query self-contained with.
+    """
+    return mode != "hyde" and bool(query.history) and (mode == "always" or query.is_vague)
+
+
+def wants_answer(query: str, mode: Mode, *, best: float, threshold: float) -> bool:
+    """Whether a likely answer may find what the plain search did not.
+
+    Args:
+        best: relevance of all that the plain search found; anything below the threshold when it found nothing.
+        threshold: the request's.
+    """
+    return mode == "hyde" and best < threshold and any(map(asks, sentences(query)))
 
 
 def refuses(answer: str) -> bool:
@@ -169,6 +147,9 @@ def _is_about(text: str, query: str, history: Sequence[Message]) -> bool:
     return not {term for term in terms(text) if len(term) > 1}.isdisjoint(terms(said))
 
 
-def _conversation(query: str, history: Sequence[Message]) -> str:
-    earlier = [f"{message.role}: {one_line(message.text, _MAX_MESSAGE_CHARS)}" for message in history[-SHOWN_MESSAGES:]]
-    return "\n".join(("Conversation:", *earlier, f"Last message of the user: {one_line(query, _MAX_QUERY_CHARS)}"))
+def prompt(query: str, history: Sequence[Message], mode: Mode) -> list[ChatMessage]:
+    """The messages to send."""
+    earlier = [f"{each.role}: {one_line(each.text, _MAX_MESSAGE_CHARS)}" for each in history[-SHOWN_MESSAGES:]]
+    asked = f"Last message of the user: {one_line(query, _MAX_QUERY_CHARS)}"
+    instructions = _HYDE if mode == "hyde" else _REWRITE
+    return [ChatMessage("system", instructions), ChatMessage("user", "\n".join(("Conversation:", *earlier, asked)))]

@@ -44,7 +44,7 @@ from semrouter_memory.ports import MemoryIndex, MemoryReader, TurnLog
 from semrouter_memory.priority import RequestsFirst
 from semrouter_memory.recall.conversation import StoredHistory
 from semrouter_memory.recall.recaller import Recaller, StrategyPair
-from semrouter_memory.recall.rewrite import Mode, QueryRewriter, RewritingSearch
+from semrouter_memory.recall.rewrite import Mode, RewritingSearch
 from semrouter_memory.recall.strategy import MemorySource, Strategy
 from semrouter_memory.recall.vector_search import SemanticSearch
 from semrouter_memory.transport.request_phase import REPORTED_AFTER_SECONDS, RequestPhase
@@ -174,7 +174,7 @@ class World:
         source = MemorySource(reader=cast("MemoryReader", self), indexes=None, clock=clock)
         strategy: Strategy = SemanticSearch(source=source, embedder=self, config=settings)
         if mode:
-            strategy = RewritingSearch(strategy, QueryRewriter(self, mode))
+            strategy = RewritingSearch(strategy, self, mode)
         turn_log = cast("TurnLog", self)
         return RequestPhase(
             recaller=Recaller(

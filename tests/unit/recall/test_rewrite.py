@@ -1,36 +1,13 @@
 """The optional rewrite of a query by a model."""
 
-from collections.abc import Sequence
-
 import pytest
 
-from semrouter_memory.errors import ChatModelError
-from semrouter_memory.model import ChatMessage, Message, Role
+from semrouter_memory.model import Message, Role
 from semrouter_memory.recall.query import Query
-from semrouter_memory.recall.rewrite import Mode, QueryRewriter, usable
+from semrouter_memory.recall.rewrite import Mode, prompt, usable, wants_answer, wants_rewrite
 from tests.memories import NOW
 
 HISTORY = (Message(Role.USER, "Planning Hawaii vacation"), Message(Role.ASSISTANT, "Nice!"))
-
-
-class Model:
-    """A chat model that answers what it is told and keeps what it was asked."""
-
-    name = "stand-in"
-    retry_after = None
-
-    def __init__(self, answer: str | Exception) -> None:
-        self.answer = answer
-        self.prompts: list[Sequence[ChatMessage]] = []
-
-    def late(self) -> None:
-        """Only deadlines tell."""
-
-    async def complete(self, messages: Sequence[ChatMessage]) -> str:
-        self.prompts.append(messages)
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        return self.answer
 
 
 @pytest.mark.parametrize(
@@ -48,10 +25,7 @@ class Model:
 def test_a_better_query_is_asked_for_beside_the_search_and_a_likely_answer_is_not(
     mode: Mode, query: str, history: tuple[Message, ...], wanted: bool
 ) -> None:
-    assert (
-        QueryRewriter(Model(""), mode).wants_before(Query(text=query, history=history, now=NOW, max_chars=4_000))
-        is wanted
-    )
+    assert wants_rewrite(Query(text=query, history=history, now=NOW, max_chars=4_000), mode) is wanted
 
 
 @pytest.mark.parametrize(
@@ -72,7 +46,7 @@ def test_a_better_query_is_asked_for_beside_the_search_and_a_likely_answer_is_no
 def test_a_likely_answer_is_asked_for_when_a_question_found_nothing_above_the_threshold(
     mode: Mode, query: str, best: float, wanted: bool
 ) -> None:
-    assert QueryRewriter(Model(""), mode).wants_after(query, best_relevance=best, threshold=0.6) is wanted
+    assert wants_answer(query, mode, best=best, threshold=0.6) is wanted
 
 
 @pytest.mark.parametrize(
@@ -120,13 +94,11 @@ def test_an_answer_need_not_have_the_words_in_the_questions_form() -> None:
     assert not usable("User collects stamps", "Where do I live?", ())
 
 
-async def test_the_prompt_holds_the_conversation_bounded_and_on_single_lines() -> None:
-    model = Model("my Hawaii budget")
+def test_the_prompt_holds_the_conversation_bounded_and_on_single_lines() -> None:
     history = [Message(Role.USER, f"message {at}\n" + "x" * 10_000) for at in range(20)]
 
-    await QueryRewriter(model, "vague").rewrite("How\nmuch?", [*history, *HISTORY])
+    instructions, conversation = prompt("How\nmuch?", [*history, *HISTORY], "vague")
 
-    [(instructions, conversation)] = model.prompts
     assert instructions.role == "system"
     assert "message 15" not in conversation.content
     assert "user: message 16 " in conversation.content
@@ -134,14 +106,8 @@ async def test_the_prompt_holds_the_conversation_bounded_and_on_single_lines() -
     assert len(conversation.content) < 4_000
 
 
-async def test_hyde_asks_for_the_answer_instead() -> None:
-    asked = [Model("User's Hawaii budget is $5,000"), Model("my Hawaii budget")]
+def test_hyde_asks_for_the_answer_instead() -> None:
+    (rewritten, asked), (answered, same) = (prompt("How much?", HISTORY, mode) for mode in ("always", "hyde"))
 
-    for model, mode in zip(asked, ("hyde", "always"), strict=True):
-        assert await QueryRewriter(model, mode).rewrite("How much?", HISTORY) == model.answer  # type: ignore[arg-type]
-    assert asked[0].prompts[0][0] != asked[1].prompts[0][0]
-
-
-@pytest.mark.parametrize("error", [ChatModelError("503"), RuntimeError("bug")])
-async def test_a_model_that_fails_rewrites_nothing(error: Exception) -> None:
-    assert await QueryRewriter(Model(error), "vague").rewrite("How much?", HISTORY) == ""
+    assert rewritten != answered
+    assert asked == same

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import pytest
 
@@ -24,7 +24,7 @@ from semrouter_memory.model import (
 )
 from semrouter_memory.recall.categories import categories_of
 from semrouter_memory.recall.deadline import Deadline, StepTimer
-from semrouter_memory.recall.keywords import KeywordExtractor, KeywordSearch
+from semrouter_memory.recall.keywords import KeywordSearch
 from semrouter_memory.recall.query import Query
 from semrouter_memory.recall.strategy import MemorySource, SearchResult, Strategy
 from semrouter_memory.recall.vector_search import HybridSearch, SemanticSearch
@@ -454,7 +454,7 @@ async def by_keywords(
     kit: Kit, query: str, *, at_hand: bool, order: Literal["newest", "insertion"] = "newest", **request: Any
 ) -> list[str]:
     config = RecallConfig(strategy="keywords", max_keyword_memories=4, keyword_order=order)
-    keywords = KeywordSearch(kit.source(at_hand=at_hand), KeywordExtractor("local"), config)
+    keywords = KeywordSearch(kit.source(at_hand=at_hand), None, config)
     return contents(await search(keywords, replace(REQUEST, query=query, **request)))
 
 
@@ -472,6 +472,14 @@ async def test_without_a_keyword_the_newest_memories_are_found(kit: Kit, at_hand
 
     for query in ("hello", "", " \n"):
         assert await by_keywords(kit, query, at_hand=at_hand) == [CAR, *TRIPS[::-1]]
+
+
+async def test_no_model_is_asked_for_the_keywords_of_nothing(kit: Kit, at_hand: bool) -> None:
+    await kit.remember(CAR)
+    keywords = KeywordSearch(kit.source(at_hand=at_hand), cast("ChatModel", object()), RecallConfig())
+
+    for query in ("", " \n"):
+        assert contents(await search(keywords, replace(REQUEST, query=query))) == [CAR]
 
 
 async def test_the_order_of_insertion_can_be_asked_for(kit: Kit, at_hand: bool) -> None:
