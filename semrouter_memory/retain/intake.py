@@ -1,8 +1,8 @@
 """Accepts turns: removes what must not be stored, and commits them to the turn log.
 
 Strategy. An ordinary turn is cleaned and committed at once, by the caller. Cleaning a long turn takes a quarter of a second,
-too long for the event loop: it runs in a thread, and the commit follows on the loop. The turns of one owner keep their
-order.
+too long for the event loop: it runs in a thread, and the commit follows on the loop, one turn after the other. A turn of an
+owner with such turns waits behind them, so that the order stays.
 """
 
 import asyncio
@@ -17,7 +17,6 @@ from semrouter_memory.ports import Observer, TurnLog
 from semrouter_memory.retain.directives import asks_to_remember
 from semrouter_memory.retain.redact import Redaction, SecretKind, redact
 from semrouter_memory.retain.steering import pauses
-from semrouter_memory.workers import BackgroundTasks
 
 _MARGIN_CHARS = 4096
 """Read beyond the limit, so that a secret at the limit is recognised as a whole."""
@@ -58,9 +57,8 @@ class TurnIntake:
         self._observer = observer
         self._max_chars = max_chars
         self._wake = wake
-        self._later: dict[tuple[str, str], asyncio.Task[None]] = {}
-        self._tasks = BackgroundTasks()
-        self._cleaning = asyncio.Semaphore(1)
+        self._later: dict[asyncio.Task[None], tuple[str, str]] = {}
+        self._one_at_a_time = asyncio.Lock()
 
     def accept(self, turn: Turn) -> Appended | None:
         """Commit a turn, quickly. Never raises.
@@ -69,10 +67,10 @@ class TurnIntake:
             The outcome; None when the turn is written later, or could not be written, which the observer is told.
         """
         owner = (turn.scope.owner, turn.scope.project_id)
-        if len(self._tasks) < _MAX_LATER and (owner in self._later or _size(turn) > _AT_ONCE_CHARS):
-            task = self._tasks.start(self._accept_later(turn, self._later.get(owner)), name="accept")
-            self._later[owner] = task
-            task.add_done_callback(lambda done: self._accepted_later(owner, done))
+        if len(self._later) < _MAX_LATER and (owner in self._later.values() or _size(turn) > _AT_ONCE_CHARS):
+            task = asyncio.create_task(self._accept_later(turn), name="accept")
+            self._later[task] = owner
+            task.add_done_callback(self._later.pop)
             return None
         try:
             return self._commit(cleaned(turn, max_chars=self._max_chars))
@@ -82,21 +80,16 @@ class TurnIntake:
 
     async def settle(self) -> None:
         """Return when all turns that were accepted so far are written."""
-        await self._tasks.settle()
+        while self._later:
+            await asyncio.wait(set(self._later))
 
-    async def _accept_later(self, turn: Turn, before: "asyncio.Task[None] | None") -> None:
+    async def _accept_later(self, turn: Turn) -> None:
         try:
-            async with self._cleaning:
-                clean = await asyncio.to_thread(cleaned, turn, max_chars=self._max_chars)
-            if before is not None:
-                await asyncio.wait([before])
-            self._commit(clean)
+            # Who waits for the lock gets it in order.
+            async with self._one_at_a_time:
+                self._commit(await asyncio.to_thread(cleaned, turn, max_chars=self._max_chars))
         except Exception as error:  # noqa: BLE001 - no caller waits for this turn; the observer is told
             self._dropped(error)
-
-    def _accepted_later(self, owner: tuple[str, str], task: "asyncio.Task[None]") -> None:
-        if self._later.get(owner) is task:
-            del self._later[owner]
 
     def _commit(self, clean: CleanTurn) -> Appended:
         appended = self._turn_log.append(clean.turn, remember=clean.remember)
