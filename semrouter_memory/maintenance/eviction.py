@@ -22,39 +22,23 @@ from datetime import datetime, timedelta
 from semrouter_memory.config import AgeingConfig
 from semrouter_memory.model import DERIVED_FROM, EvictionCandidate, EvictionReason, Memory, MemoryType, Usage
 
-_DAY = timedelta(days=1)
 _HALF_WAY_EVIDENCE = 4.0
 """Evidence that takes a memory half of the way from its importance to 1."""
 _FLAGGED = 0.5
 
 
-def score(
-    *,
-    importance: float,
-    access_count: int,
-    age_days: float,
-    confirmations: int,
-    flagged: bool,
-    half_life_days: float,
-) -> float:
-    """0..1; never falls with importance, uses and confirmations, never rises with age and with being flagged."""
-    evidence = max(confirmations, 0) + math.log2(1 + max(access_count, 0))
-    importance = min(max(importance, 0.0), 1.0)
+def score(memory: Memory, usage: Usage | None, *, now: datetime, half_life_days: float) -> float:
+    """0..1; never falls with importance, uses and confirmations, never rises with age and with being flagged.
+
+    Args:
+        usage: None: it was never used.
+    """
+    evidence = max(memory.confirmations, 0) + math.log2(1 + max(usage.access_count if usage else 0, 0))
+    importance = min(max(memory.importance, 0.0), 1.0)
     worth = importance + (1 - importance) * evidence / (evidence + _HALF_WAY_EVIDENCE)
-    freshness = math.exp2(-max(age_days, 0.0) / (half_life_days * (1 + evidence)))
-    return worth * freshness * (_FLAGGED if flagged else 1.0)
-
-
-def score_of(memory: Memory, usage: Usage | None, *, now: datetime, half_life_days: float) -> float:
-    """The score of a stored memory; `usage` None means never used."""
-    return score(
-        importance=memory.importance,
-        access_count=usage.access_count if usage else 0,
-        age_days=(now - last_needed(memory, usage)) / _DAY,
-        confirmations=memory.confirmations,
-        flagged=is_flagged(memory),
-        half_life_days=half_life_days,
-    )
+    age = max(_days(last_needed(memory, usage), now), 0.0)
+    freshness = math.exp2(-age / (half_life_days * (1 + evidence)))
+    return worth * freshness * (_FLAGGED if is_flagged(memory) else 1.0)
 
 
 def last_needed(memory: Memory, usage: Usage | None) -> datetime:
@@ -109,7 +93,7 @@ def is_unused(memory: Memory, usage: Usage | None, *, now: datetime, config: Age
         return False
     if _days(last_needed(memory, usage), now) < config.prune_after_days:
         return False
-    return score_of(memory, usage, now=now, half_life_days=config.half_life_days) < config.prune_below
+    return score(memory, usage, now=now, half_life_days=config.half_life_days) < config.prune_below
 
 
 def _days(since: datetime, now: datetime) -> float:
@@ -165,7 +149,7 @@ def over_quota(
             return False, False, 0.0, memory.superseded_at, memory.id
         if is_expired(memory, now=now, config=config):
             return False, False, 0.0, memory.observed_at, memory.id
-        worth = score_of(memory, usage.get(memory.id), now=now, half_life_days=config.half_life_days)
+        worth = score(memory, usage.get(memory.id), now=now, half_life_days=config.half_life_days)
         return is_pinned_now(memory), True, worth, memory.observed_at, memory.id
 
     count, size = len(memories), sum(map(size_of, memories))
