@@ -6,7 +6,7 @@ the current one. Rows are read as they are stored, deleted ones included: the ca
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -110,6 +110,14 @@ async def _summaries(reader: MemoryReader, scope: Scope, memory: Memory) -> Asyn
         memory = successor
 
 
+def without_successors(memory: Memory, gone: Mapping[str, Memory], *, now: datetime) -> Memory:
+    """A superseded memory as it is without the successors that go, by id: active again, or superseded by theirs."""
+    last = memory
+    while last.superseded_by in gone:
+        last = gone[last.superseded_by]
+    return memory.changed(now, superseded_at=last.superseded_at, superseded_by=last.superseded_by)
+
+
 def source_turns(memory: Memory) -> tuple[str, ...]:
     """The turns that a memory was learned from, and those of the content it had before an edit."""
     return (*memory.ids("turn_ids"), *memory.ids("replaces"))
@@ -176,14 +184,7 @@ class SummarySplit:
     def restored(self, *, now: datetime) -> list[Memory]:
         """The others as they are without the summaries; those that no summary supersedes are left out."""
         gone = {summary.id: summary for summary in self.summaries}
-        found = []
-        for other in self.others:
-            last = other
-            while last.superseded_by in gone:
-                last = gone[last.superseded_by]
-            if last is not other:
-                found.append(other.changed(now, superseded_at=last.superseded_at, superseded_by=last.superseded_by))
-        return found
+        return [without_successors(other, gone, now=now) for other in self.others if other.superseded_by in gone]
 
 
 async def split_summaries(

@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from itertools import chain
 
 import numpy as np
 
 from semrouter_memory.backends import Backends
-from semrouter_memory.lineage import generations, pages
+from semrouter_memory.lineage import generations, pages, without_successors
 from semrouter_memory.model import (
     Candidate,
     Criteria,
@@ -159,7 +159,8 @@ class NeighbourReader:
         gone = {each.id: each async for page in stored for each in page if any(_is_of(each, turn) for turn in turns)}
         if not gone:
             return Withdrawal((), ())
-        restored = [_restored(old, gone, now) for old in await self._reader.predecessors(scope, list(gone))]
+        superseded = await self._reader.predecessors(scope, list(gone))
+        restored = [without_successors(old, gone, now=now) for old in superseded]
         changed = {memory.id: memory for memory in restored if memory.id not in gone and not tombstones.covers(memory)}
         deleted = await embedded(self._embedder, list(gone.values()))
         for hits in (await self.read(scope, [row.vector for row in deleted], tombstones)).found:
@@ -191,11 +192,3 @@ def _comparable(memory: Memory) -> bool:
 def _is_of(memory: Memory, turn: LoggedTurn) -> bool:
     of_owner = memory.scope.owner == turn.scope.owner
     return of_owner and memory.session_id == turn.session_id and memory.ids("turn_ids") == (turn.id,)
-
-
-def _restored(old: Memory, gone: dict[str, Memory], now: datetime) -> Memory:
-    """A superseded memory without the successors that go."""
-    successor = old
-    while successor.superseded_by in gone:
-        successor = gone[successor.superseded_by]
-    return old.changed(now, superseded_at=successor.superseded_at, superseded_by=successor.superseded_by)
