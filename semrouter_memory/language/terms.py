@@ -7,15 +7,14 @@ traditional characters are read as simplified ones.
 """
 
 import re
-import unicodedata
 from collections.abc import Iterator, Mapping
 from functools import cache, lru_cache
 
 import Stemmer
 
 from semrouter_memory.language.phrases import lists
-from semrouter_memory.language.scripts import APOSTROPHES, CJK, CJK_RANGE, in_form, simplified
-from semrouter_memory.language.values import MONTHS
+from semrouter_memory.language.scripts import CJK, CJK_RANGE, in_form, simplified
+from semrouter_memory.language.values import MONTHS, folded
 from semrouter_memory.language.words import STOP_WORDS, content_runs, content_spans, words
 
 _TOKEN = re.compile(
@@ -44,9 +43,7 @@ _MONTHS = tuple(_MAY_MONTH if name == "may" else _STEMMER.stemWord(name) for nam
 
 def terms(text: str) -> list[str]:
     """The text's terms in order, repetitions included; words that carry no content are left out."""
-    if not text.isascii():
-        text = _without_accents(simplified(in_form("NFKC", text).translate(APOSTROPHES)))
-    text = text.lower()
+    text = folded(text)
     return list(_terms(_MAY.sub(_MAY_MONTH, text) if "may" in text else text))
 
 
@@ -96,11 +93,6 @@ def _concepts() -> Mapping[str, str]:
 def _concept_words() -> re.Pattern[str]:
     """Any of them, longer ones first: "家住" is one word."""
     return re.compile("|".join(map(re.escape, sorted(_concepts(), key=len, reverse=True))))
-
-
-def _without_accents(text: str) -> str:
-    """A cafe is a café, on whatever keyboard it was written."""
-    return "".join(char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char))
 
 
 def _terms(text: str) -> Iterator[str]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from semrouter_memory.language.phrases import lists
-from semrouter_memory.language.scripts import in_form, simplified
+from semrouter_memory.language.scripts import APOSTROPHES, in_form, simplified
 
 MONTHS = (
     *("january", "february", "march", "april", "may", "june"),
@@ -136,10 +136,10 @@ def units(text: str) -> frozenset[str]:
 
 
 def folded(text: str) -> str:
-    """Lower case, without accents and typographic variants, in simplified characters."""
+    """Lower case, without accents and typographic variants, in simplified characters: a cafe is a café, on whatever keyboard."""
     if text.isascii():
         return text.lower()
-    plain = in_form("NFKD", simplified(text)).replace("’", "'")
+    plain = simplified(in_form("NFKD", text)).translate(APOSTROPHES)
     return unicodedata.normalize("NFC", "".join(char for char in plain if not unicodedata.combining(char))).lower()
 
 
