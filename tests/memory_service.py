@@ -28,6 +28,7 @@ from semrouter_memory.manage.operator_routes import OperatorContext
 from semrouter_memory.manage.reflecting import Reflector
 from semrouter_memory.manage.service import MemoryService
 from semrouter_memory.recall.conversation import StoredHistory
+from semrouter_memory.recall.query_vectors import QueryVectors
 from semrouter_memory.recall.recaller import Recaller, StrategyPair
 from semrouter_memory.recall.strategy import MemorySource
 from semrouter_memory.recall.vector_search import HybridSearch
@@ -146,7 +147,7 @@ def memory_service(
 
 def _searcher(backends: Backends, config: RecallConfig | None = None) -> HybridSearch:
     source = MemorySource(reader=backends.store, indexes=None, clock=backends.clock)
-    return HybridSearch(source=source, embedder=backends.embedder, config=config or RecallConfig())
+    return HybridSearch(source=source, vectors=QueryVectors(backends.embedder), config=config or RecallConfig())
 
 
 def reflector(

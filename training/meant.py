@@ -15,6 +15,7 @@ from semrouter_memory.learned import Logistic
 from semrouter_memory.model import Criteria, EmbeddedMemory
 from semrouter_memory.ports import MemoryIndex
 from semrouter_memory.recall.categories import categories_of
+from semrouter_memory.recall.query_vectors import QueryVectors
 from semrouter_memory.recall.vector_search import HybridSearch
 from semrouter_memory.retain.subjects import subjects
 from semrouter_memory.store.owner_index import build_index
@@ -78,7 +79,7 @@ def model() -> dict[str, Any]:
 async def cases(*, held_out: bool = False, few: bool = True) -> list[Case]:
     """Every labelled order; with `few` also among few memories."""
     embedder, source, found = fitting.embedder(), _Source(), list[Case]()
-    search = HybridSearch(source=cast("Any", source), embedder=embedder, config=RecallConfig())
+    search = HybridSearch(source=cast("Any", source), vectors=QueryVectors(embedder), config=RecallConfig())
     for person in read("orders.jsonl", held_out=held_out):
         every = await embedded_memories(embedder, {**person, "memories": list(_quotes(person["memories"]))})
         for order in person["orders"]:

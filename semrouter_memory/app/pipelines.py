@@ -135,7 +135,7 @@ class Pipelines:
         """What obeys the users' orders; it needs the relevance that is calibrated, whatever recall's strategy is."""
         config, adapters, search = self.memory.recall, self.adapters, self.search
         if not isinstance(search, HybridSearch):
-            search = HybridSearch(source=self._source, embedder=adapters.embedder, config=config)
+            search = HybridSearch(source=self._source, vectors=self._vectors, config=config)
         return InWords(
             search=search,
             deletion=self.deletion,
@@ -174,22 +174,26 @@ class Pipelines:
         adapters = self.adapters
         return MemorySource(reader=adapters.store, indexes=adapters.owner_indexes, clock=adapters.clock)
 
-    def _vector_search(self, config: RecallConfig, vectors: QueryVectors | None = None) -> VectorSearch:
-        """Args: vectors: of the queries, where several searches share them."""
+    @cached_property
+    def _vectors(self) -> QueryVectors:
+        """The vectors of queries, which all searches of a request share."""
+        return QueryVectors(self.adapters.embedder)
+
+    def _vector_search(self, config: RecallConfig) -> VectorSearch:
         search = SemanticSearch if config.strategy == "semantic" else HybridSearch
-        return search(source=self._source, embedder=self.adapters.embedder, config=config, vectors=vectors)
+        return search(source=self._source, vectors=self._vectors, config=config)
 
     def _document_search(self) -> DocumentSearch | None:
         documents, config = self.adapters.documents, self.memory.knowledge
         if documents is None or not config.limit:
             return None
-        return DocumentSearch(reader=documents, vectors=self.search.vectors, clock=self.adapters.clock, config=config)
+        return DocumentSearch(reader=documents, vectors=self._vectors, clock=self.adapters.clock, config=config)
 
     def _strategies(self, name: StrategyName) -> StrategyPair:
         """The strategy of that name, and the same without a model. What it needs besides the memories is made when it is first used."""
         config = self.memory.recall.model_copy(update={"strategy": name})
         is_configured = name == self.memory.recall.strategy
-        search = self.search if is_configured else self._vector_search(config, self.search.vectors)
+        search = self.search if is_configured else self._vector_search(config)
         model = self.models.of_role("memory_rewrite")
         return StrategyPair(self._strategy(config, model, search), others=self._strategy(config, None, search))
 

@@ -30,7 +30,7 @@ class QueryVectors:
     """Embeds the texts of queries, each text once for a query."""
 
     def __init__(self, embedder: Embedder) -> None:
-        self._embedder = embedder
+        self.embedder = embedder
         self._free = asyncio.Semaphore(_CONCURRENT_EMBEDDINGS)
         self._of_queries: WeakKeyDictionary[Query, _Embedded] = WeakKeyDictionary()
 
@@ -52,7 +52,7 @@ class QueryVectors:
             try:
                 for text in texts:
                     if text not in found.vectors:
-                        found.vectors[text] = await self._embedder.embed_query(text)
+                        found.vectors[text] = await self.embedder.embed_query(text)
             finally:
                 self._free.release()
                 found.turn.release()

@@ -117,11 +117,6 @@ class MemorySource:
         self._indexes = indexes
         self.now = clock.now
 
-    @property
-    def available(self) -> bool:
-        """Whether the store can be asked; False while it is known to be unavailable."""
-        return self.reader.available
-
     async def index(self, request: RecallRequest, deadline: Deadline) -> MemoryIndex | None:
         """The owner's index; None: search the store.
 

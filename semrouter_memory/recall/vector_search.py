@@ -18,7 +18,7 @@ from semrouter_memory.language.scripts import CJK, simplified
 from semrouter_memory.language.third_person import to_third_person
 from semrouter_memory.language.words import content_runs, content_words
 from semrouter_memory.model import ALWAYS, Criteria, Hit, OwnerKind, RecallRequest, Vector
-from semrouter_memory.ports import Embedder, MemoryIndex
+from semrouter_memory.ports import MemoryIndex
 from semrouter_memory.recall import categories, relevance, wants
 from semrouter_memory.recall.deadline import Deadline, StepTimer, discard
 from semrouter_memory.recall.explanation import Explanation
@@ -46,19 +46,13 @@ _Embedded: TypeAlias = tuple[Vector, Intent]
 
 
 class VectorSearch(ABC):
-    """What both strategies share: index or store, and the words' part while the model embeds the query.
-
-    Attributes:
-        vectors: of the queries, for the other searches of the same request.
-    """
+    """What both strategies share: index or store, and the words' part while the model embeds the query."""
 
     any_message = False
 
-    def __init__(
-        self, *, source: MemorySource, embedder: Embedder, config: RecallConfig, vectors: QueryVectors | None = None
-    ) -> None:
-        self.vectors = vectors or QueryVectors(embedder)
+    def __init__(self, *, source: MemorySource, vectors: QueryVectors, config: RecallConfig) -> None:
         self._source = source
+        self._vectors = vectors
         self._config = config
 
     async def prepare(self) -> None:  # noqa: B027 - a strategy may have nothing to prepare
@@ -70,7 +64,7 @@ class VectorSearch(ABC):
             text = self._text(query)
         criteria, limit = self._source.criteria(request), _fetched(request.options.limit)
         index = None
-        if not self._source.available:
+        if not self._source.reader.available:
             # Nothing is embedded in vain.
             with timer.measure("search"):
                 index = await self._source.index(request, deadline)
@@ -170,11 +164,9 @@ class VectorSearch(ABC):
 class HybridSearch(VectorSearch):
     """Relevance of meaning, words, times and needs (`relevance`)."""
 
-    def __init__(
-        self, *, source: MemorySource, embedder: Embedder, config: RecallConfig, vectors: QueryVectors | None = None
-    ) -> None:
-        super().__init__(source=source, embedder=embedder, config=config, vectors=vectors)
-        self._prototypes = LazyPrototypes(embedder)
+    def __init__(self, *, source: MemorySource, vectors: QueryVectors, config: RecallConfig) -> None:
+        super().__init__(source=source, vectors=vectors, config=config)
+        self._prototypes = LazyPrototypes(vectors.embedder)
 
     async def prepare(self) -> None:
         categories.prepare()
@@ -211,7 +203,7 @@ class HybridSearch(VectorSearch):
 
     async def _embedded(self, text: str, query: Query, deadline: Deadline) -> _Embedded:
         texts = (text, text if query.stands_alone else query.said)
-        vector, said = await self.vectors.get(query, *texts, deadline=deadline)
+        vector, said = await self._vectors.get(query, *texts, deadline=deadline)
         return vector, (await self._prototypes.get()).intent(said)
 
     async def _ranked(
@@ -242,7 +234,7 @@ class SemanticSearch(VectorSearch):
         return ""
 
     async def _embedded(self, text: str, query: Query, deadline: Deadline) -> _Embedded:
-        (vector,) = await self.vectors.get(query, text, deadline=deadline)
+        (vector,) = await self._vectors.get(query, text, deadline=deadline)
         return vector, Intent()
 
     async def _ranked(

@@ -45,6 +45,7 @@ from semrouter_memory.model import (
 )
 from semrouter_memory.priority import RequestsFirst
 from semrouter_memory.recall.conversation import StoredHistory
+from semrouter_memory.recall.query_vectors import QueryVectors
 from semrouter_memory.recall.recaller import Recaller, StrategyPair
 from semrouter_memory.recall.strategy import MemorySource
 from semrouter_memory.recall.vector_search import HybridSearch
@@ -154,7 +155,7 @@ class Client:
             indexes=None,
             clock=self.clock,
         )
-        strategy = HybridSearch(source=source, embedder=embedder, config=CONFIG.recall)
+        strategy = HybridSearch(source=source, vectors=QueryVectors(embedder), config=CONFIG.recall)
         recaller = Recaller(
             strategies={"hybrid": StrategyPair(strategy, strategy)},
             embedder=embedder,

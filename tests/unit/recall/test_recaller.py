@@ -43,6 +43,7 @@ from semrouter_memory.model import (
 from semrouter_memory.ports import MemoryIndex, MemoryReader, TurnLog
 from semrouter_memory.priority import RequestsFirst
 from semrouter_memory.recall.conversation import StoredHistory
+from semrouter_memory.recall.query_vectors import QueryVectors
 from semrouter_memory.recall.recaller import Recaller, StrategyPair
 from semrouter_memory.recall.rewrite import Mode, RewritingSearch
 from semrouter_memory.recall.strategy import MemorySource, Strategy
@@ -172,7 +173,7 @@ class World:
         clock = cast("Any", SimpleNamespace(now=lambda: self.now))
         settings = RecallConfig(**{"strategy": "semantic", **config})
         source = MemorySource(reader=cast("MemoryReader", self), indexes=None, clock=clock)
-        strategy: Strategy = SemanticSearch(source=source, embedder=self, config=settings)
+        strategy: Strategy = SemanticSearch(source=source, vectors=QueryVectors(self), config=settings)
         if mode:
             strategy = RewritingSearch(strategy, self, mode)
         turn_log = cast("TurnLog", self)

@@ -22,10 +22,12 @@ from semrouter_memory.model import (
     Scope,
     Vector,
 )
+from semrouter_memory.ports import ChatModel
 from semrouter_memory.recall.categories import categories_of
 from semrouter_memory.recall.deadline import Deadline, StepTimer
 from semrouter_memory.recall.keywords import KeywordSearch
 from semrouter_memory.recall.query import Query
+from semrouter_memory.recall.query_vectors import QueryVectors
 from semrouter_memory.recall.strategy import MemorySource, SearchResult, Strategy
 from semrouter_memory.recall.vector_search import HybridSearch, SemanticSearch
 from semrouter_memory.store import index_cache
@@ -131,7 +133,7 @@ class Kit:
         # The limit of time is another test's; a busy machine must not decide this one.
         settings = RecallConfig(**{"deadline_ms": 10_000, **config})
         search = SemanticSearch if settings.strategy == "semantic" else HybridSearch
-        return search(source=self.source(at_hand=at_hand), embedder=self.embedder, config=settings)
+        return search(source=self.source(at_hand=at_hand), vectors=QueryVectors(self.embedder), config=settings)
 
     async def remember(self, *contents: str, **more: Any) -> None:
         """Each a minute after the one before."""
