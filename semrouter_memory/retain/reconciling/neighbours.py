@@ -26,7 +26,7 @@ from semrouter_memory.ports import MemoryIndex, Tombstones
 from semrouter_memory.retain.passages import embedded
 from semrouter_memory.retain.reconciling.reconcile import arrives_late, not_after, reconcile
 from semrouter_memory.retain.reconciling.rows import RowFactory, contradicted
-from semrouter_memory.retain.superseding import completed, unmarked
+from semrouter_memory.retain.superseding import completed, source_of, unmarked
 
 _NEAREST = 50
 """Nearest memories to compare with. An older value of the same attribute may be worded so differently that many others
@@ -45,17 +45,18 @@ _MAX_CHAIN = 20
 
 @dataclass(frozen=True, slots=True)
 class Near:
-    """What one candidate is compared with."""
+    """A candidate, with the quote that it was made from, and what it is compared with."""
 
+    candidate: Candidate
     hits: list[Hit]
     history: list[Hit]
 
-    async def decide(self, candidate: Candidate) -> Reconciled:
+    async def decide(self) -> Reconciled:
         """In a thread: comparing with many neighbours takes up to 30 ms, which recall does not have."""
-        return await asyncio.to_thread(self._decided, candidate)
+        return await asyncio.to_thread(self._decided)
 
-    def _decided(self, candidate: Candidate) -> Reconciled:
-        return completed(candidate, self.hits, reconcile(candidate, self.hits, self.history))
+    def _decided(self) -> Reconciled:
+        return completed(self.candidate, self.hits, reconcile(self.candidate, self.hits, self.history))
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +143,8 @@ class NeighbourReader:
         history = await self._history(around.scope, hits) if arrives_late(candidate, hits) else []
         history = [memory for memory in history if not around.tombstones.covers(memory)]
         rows = [(row.memory, float(vector @ row.vector)) for row in await embedded(self._embedder, history)]
-        return Near(hits, [Hit(memory, similarity, similarity) for memory, similarity in rows])
+        sourced = replace(candidate, quote=source_of(candidate, hits))
+        return Near(sourced, hits, [Hit(memory, similarity, similarity) for memory, similarity in rows])
 
     async def withdrawal(
         self, scope: Scope, turns: Sequence[LoggedTurn], tombstones: Tombstones, rows: RowFactory

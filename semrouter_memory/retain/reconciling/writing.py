@@ -34,7 +34,7 @@ from semrouter_memory.retain.reconciling.neighbours import Near, NeighbourReader
 from semrouter_memory.retain.reconciling.reconcile import MAX_SHOWN, decided_by_model, grey, grey_prompt
 from semrouter_memory.retain.reconciling.rows import RowFactory, contradicted
 from semrouter_memory.retain.redact import is_redacted
-from semrouter_memory.retain.superseding import marked, source_of
+from semrouter_memory.retain.superseding import marked
 
 _NEWER_TURNS = 100
 """Turns that may have come while a session was summed up; with more of them it is tried again."""
@@ -143,9 +143,8 @@ class ReconcilingWriter:
         around = await self._neighbours.read(scope, [each.vector for each in allowed], tombstones)
         for index, (candidate, _, opinion) in enumerate(allowed):
             near = await self._neighbours.near(around, index, candidate)
-            sourced = replace(candidate, quote=source_of(candidate, near.hits))
-            decision = _agreed(await near.decide(sourced), near, opinion)
-            around.add(await self._carry_out(scope, sourced, decision, hold))
+            decision = _agreed(await near.decide(), near, opinion)
+            around.add(await self._carry_out(scope, near.candidate, decision, hold))
             written.actions[decision.action] += 1
             written.sources.update(candidate.turn_ids)
 
@@ -228,7 +227,7 @@ class ReconcilingWriter:
         candidate = Candidate(
             type=memory.type, content=memory.content, observed_at=memory.observed_at, extractor="", form=memory.form
         )
-        decision = await (await self._neighbours.near(around, 0, candidate)).decide(candidate)
+        decision = await (await self._neighbours.near(around, 0, candidate)).decide()
         row = self._rows.promoted(memory)
         return await self._carry_out(memory.scope, candidate, decision, hold, row=row)
 
@@ -261,9 +260,8 @@ class ReconcilingWriter:
             return None
         around = await self._neighbours.read(scope, [vector], tombstones)
         near = await self._neighbours.near(around, 0, candidate)
-        candidate = replace(candidate, quote=source_of(candidate, near.hits))
-        without = await near.decide(candidate)
-        asked = grey(candidate, near.hits, without)
+        without = await near.decide()
+        asked = grey(near.candidate, near.hits, without)
         decision = await _asked(self._adjudicator, candidate, asked[:MAX_SHOWN]) if asked else None
         return _Opinion(decision, without, asked) if decision else None
 
