@@ -12,7 +12,7 @@ from itertools import pairwise
 from semrouter_memory.language.phrases import pattern, words_of
 from semrouter_memory.language.quoted_spans import GAP
 from semrouter_memory.language.scripts import CJK
-from semrouter_memory.language.words import tokens
+from semrouter_memory.language.words import tokens, word_count
 
 _ROLE = pattern(r"^\s*(?:[\[<(#*【]+\s*)?{roles}\s*(?:[\])>*】]+\s*[:：]?|[:：])")
 _RULE = re.compile(
@@ -179,8 +179,9 @@ def _chats(lines: Sequence[str]) -> Iterator[int]:
 def _is_told(line: str, place: int) -> bool:
     """Whether what stands behind a label is told of it, as in "Nina: cashews, size 116", and not said by a person."""
     value = line[place:]
-    short = len(value.split()) + len(CJK.findall(value)) // 2 <= _ITEM_WORDS
-    return short and not (_ADDRESS.match(line) or _is_code(line) or _names_person(value) or _OPENS.search(value))
+    return word_count(value) <= _ITEM_WORDS and not (
+        _ADDRESS.match(line) or _is_code(line) or _names_person(value) or _OPENS.search(value)
+    )
 
 
 def _is_name(label: str) -> bool:

@@ -21,8 +21,8 @@ from semrouter_memory.language.layouts import (
 )
 from semrouter_memory.language.phrases import pattern, words_of
 from semrouter_memory.language.quoted_spans import GAP, without_enclosed
-from semrouter_memory.language.scripts import CJK, simplified, visible
-from semrouter_memory.language.words import tokens
+from semrouter_memory.language.scripts import simplified, visible
+from semrouter_memory.language.words import tokens, word_count
 
 MAX_READ_CHARS, MAX_READ_LINES = 16_000, 1_000
 """What stands further behind is not read."""
@@ -97,6 +97,5 @@ def _own(lines: Iterable[str]) -> list[str]:
 
 def _told(paragraph: str) -> bool:
     """Whether a long paragraph is somebody's own telling: few people type so much in one go about anything else."""
-    words = len(paragraph.split()) + len(CJK.findall(paragraph)) // 2
     persons = sum(token in words_of("oneself") for token in tokens(paragraph))
-    return len(paragraph) <= MAX_TOLD_CHARS and persons * _WORDS_PER_PERSON >= words
+    return len(paragraph) <= MAX_TOLD_CHARS and persons * _WORDS_PER_PERSON >= word_count(paragraph)

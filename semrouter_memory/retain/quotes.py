@@ -17,7 +17,7 @@ from semrouter_memory.language.own_text import LEFT_OUT
 from semrouter_memory.language.phrases import begins, phrases
 from semrouter_memory.language.scripts import CJK
 from semrouter_memory.language.sentences import QUESTION_MARKS, is_small_talk, orders, sentences
-from semrouter_memory.language.words import tokens
+from semrouter_memory.language.words import tokens, word_count
 from semrouter_memory.model import Candidate, Fact, LoggedTurn, MemoryType, Vector
 from semrouter_memory.retain import content_policy, directives, statements
 from semrouter_memory.retain.directives import spoken
@@ -291,7 +291,7 @@ def _in_line(text: str) -> str:
 
 
 def _is_short(content: str) -> bool:
-    return len(content.split()) + len(CJK.findall(content)) // 2 <= _SHORT_WORDS
+    return word_count(content) <= _SHORT_WORDS
 
 
 def _about(content: str, asked: str, said: str) -> str:
