@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from semrouter_memory.language.values import MONTHS
+from semrouter_memory.language.values import MONTHS, WEEKDAYS
 from semrouter_memory.language.words import STOP_WORDS
 
 _CAPITAL = "[A-ZÀ-ÖØ-Þ]"
@@ -18,8 +18,7 @@ _WORD = rf"{_CAPITAL}[^\W\d_]*(?:['’-]{_CAPITAL}[^\W\d_]+|\d)*"
 _SMALL = re.compile(r"\b[a-z]+\b")
 _NAME = re.compile(rf"(?<![\w'’@/.]){_WORD}(?:\s(?:(?:of|the|de|la|van|von|der)\s)?{_WORD})*(?![\w@/])")
 _SENTENCE_ENDS = frozenset('.!?:;\n"“(')
-_WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-_NO_NAMES = frozenset({*MONTHS, *_WEEKDAYS, "i", "user", "user's", "ok", "the", "a", "an", "my"})
+_NO_NAMES = frozenset({*MONTHS, *WEEKDAYS, "i", "user", "user's", "ok", "the", "a", "an", "my"})
 _OWN = re.compile(
     rf"\b(?:[Mm]y|[Uu]ser['’]s)\s(?P<thing>[a-z]+(?:\s[a-z]+)??)(?:,|\sis\s(?:called|named)|['’]s\sname\sis|,?\s(?:called|named))?"
     rf"\s(?P<name>{_WORD}(?:\s{_WORD})*)"

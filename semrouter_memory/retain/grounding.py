@@ -21,7 +21,7 @@ from semrouter_memory.language.phrases import begins, lists, phrases, word_set
 from semrouter_memory.language.scripts import CJK
 from semrouter_memory.language.sentences import QUESTION_MARKS, sentences
 from semrouter_memory.language.signs import signs
-from semrouter_memory.language.values import NUMBER_WORDS, ORDINALS, split
+from semrouter_memory.language.values import MONTHS, NUMBER_WORDS, ORDINALS, WEEKDAYS, split
 from semrouter_memory.language.words import STOP_WORDS, tokens
 from semrouter_memory.model import Candidate, LoggedTurn
 from semrouter_memory.retain import content_policy
@@ -58,11 +58,8 @@ _SOON = 60
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 _AMOUNT = re.compile(r"\d+[A-Za-z]*")
 _DATA = lists("grounding", __package__)
-_TELLING, _CALENDAR, _LOOSE = (
-    word_set(_DATA["telling"]),
-    word_set(_DATA["calendar"]),
-    word_set(_DATA["loose"]),
-)
+_TELLING, _LOOSE = word_set(_DATA["telling"]), word_set(_DATA["loose"])
+_CALENDAR = frozenset((*MONTHS, *WEEKDAYS))
 _OPENING = STOP_WORDS | word_set(_DATA["opening"])
 """Words with which a sentence begins, and which are no names."""
 _HAN_TELLING = frozenset(_DATA["telling_zh"])
