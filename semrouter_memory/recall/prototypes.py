@@ -58,16 +58,12 @@ async def embed_prototypes(embedder: Embedder) -> Prototypes:
         UnavailableError: the model does not answer.
     """
     sentences = {name: separated(listed) for name, listed in lists("prototypes", __package__).items()}
-    kinds = [await _queries(embedder, sentences[kind]) for kind in _KINDS]
+    requests = [sentences[kind] for kind in _KINDS]
     return Prototypes(
-        kinds=np.concatenate(kinds),
-        ends=tuple(accumulate(map(len, kinds))),
+        kinds=np.stack([await embedder.embed_query(text) for kind in requests for text in kind]),
+        ends=tuple(accumulate(map(len, requests))),
         background=np.stack(await embedder.embed_passages(sentences["background"])),
     )
-
-
-async def _queries(embedder: Embedder, texts: Sequence[str]) -> NDArray[np.float32]:
-    return np.stack([await embedder.embed_query(text) for text in texts])
 
 
 def _nearest(nearness: Sequence[float]) -> float:
