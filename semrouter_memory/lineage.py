@@ -5,13 +5,11 @@ the current one. Rows are read as they are stored, deleted ones included: the ca
 """
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from semrouter_memory.language.scripts import CJK, WORD_START
-from semrouter_memory.language.words import beginning, content_words
+from semrouter_memory.language.words import Stem, content_words
 from semrouter_memory.model import DERIVED_FROM, Criteria, LoggedTurn, Memory, Scope
 from semrouter_memory.ports import MemoryReader, TurnLog
 
@@ -227,7 +225,7 @@ async def find_paraphrases(records: TurnLog, scope: Scope, memories: Collection[
     An answer repeats the memories that were recalled for it, and the turn log keeps answers for a while. A turn with
     nearly all words of a memory counts as a paraphrase, in any order; words are compared by their beginnings.
     """
-    statements = [stems for memory in memories if (stems := [_Stem.of(word) for word in content_words(memory.content)])]
+    statements = [stems for memory in memories if (stems := [Stem.of(word) for word in content_words(memory.content)])]
     turn_ids: list[str] = []
     project_ids: set[str] = set()
     before = 0
@@ -241,30 +239,11 @@ async def find_paraphrases(records: TurnLog, scope: Scope, memories: Collection[
         before = page[-1].sequence
 
 
-@dataclass(frozen=True, slots=True)
-class _Stem:
-    """The beginning of a word, and where it stands in a text: a number as a whole, Chinese anywhere."""
-
-    text: str
-    place: re.Pattern[str] | None
-
-    @classmethod
-    def of(cls, word: str) -> "_Stem":
-        is_number = word[0].isdigit()
-        stem = word if is_number else beginning(word)
-        before, behind = (r"(?<!\d[.,])", r"(?![.,]?\d)") if is_number else ("", "")
-        place = None if CJK.match(word) else re.compile(f"{WORD_START}{before}{re.escape(stem)}{behind}")
-        return cls(stem, place)
-
-    def is_in(self, text: str) -> bool:
-        return self.text in text and (self.place is None or self.place.search(text) is not None)
-
-
-def _repeating(turns: Sequence[LoggedTurn], statements: Sequence[Sequence[_Stem]]) -> list[str]:
+def _repeating(turns: Sequence[LoggedTurn], statements: Sequence[Sequence[Stem]]) -> list[str]:
     """Ids of the turns that repeat any of the statements."""
     texts = {turn.id: f"{turn.user_text}\n{turn.assistant_text}".lower() for turn in turns}
     return [turn_id for turn_id, text in texts.items() if any(_repeats(text, stems) for stems in statements)]
 
 
-def _repeats(text: str, stems: Sequence[_Stem]) -> bool:
+def _repeats(text: str, stems: Sequence[Stem]) -> bool:
     return sum(stem.is_in(text) for stem in stems) >= _PARAPHRASE * len(stems)

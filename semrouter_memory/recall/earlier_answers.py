@@ -6,15 +6,14 @@ request's words, by plain search in the text: to take four hundred answers apart
 
 import asyncio
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
-from string import punctuation
+from itertools import chain, islice
 
 from semrouter_memory.language.phrases import phrases
-from semrouter_memory.language.scripts import CJK, one_line
+from semrouter_memory.language.scripts import one_line
 from semrouter_memory.language.sentences import sentences
-from semrouter_memory.language.words import beginning, content_words, tokens
+from semrouter_memory.language.words import Stem, content_words, tokens
 from semrouter_memory.model import EarlierAnswer, LoggedTurn, RecallRequest, Role, TurnState
 from semrouter_memory.ports import Tombstones, TurnLog
 from semrouter_memory.recall.query import Query
@@ -30,7 +29,6 @@ _TOLD = 0.4
 _ASKED_CHARS = 160
 _PIECE_CHARS = 320
 """A longer line is taken apart into sentences."""
-_BLANKED = str.maketrans(dict.fromkeys(f"{punctuation}\n\t“”‘’", " "))
 
 
 class EarlierAnswers:
@@ -89,10 +87,10 @@ def _matching(turns: Sequence[LoggedTurn], deletions: Tombstones, asked: str) ->
 def matching_answers(turns: Sequence[LoggedTurn], asked: str) -> list[EarlierAnswer]:
     """The answers of these turns that have most of the words of a request, the rare ones above all. The best first."""
     stems = _stems(asked)
-    texts = [(_searchable(turn.user_text), _searchable(turn.assistant_text)) for turn in turns]
-    worth = {stem: _rarity(sum(stem in said for text in texts for said in text), len(turns)) for stem in stems}
-    weights = [_weight(worth, user, answer) for user, answer in texts]
-    least = _TOLD * sum(worth.values())
+    held = [(_held(stems, turn.user_text), _held(stems, turn.assistant_text)) for turn in turns]
+    worth = [_rarity(sum(column), len(turns)) for column in zip(*chain.from_iterable(held), strict=True)]
+    weights = [_weight(worth, *each) for each in held]
+    least = _TOLD * sum(worth)
     ranked = sorted(zip(weights, turns, strict=True), key=lambda each: (-each[0], -each[1].sequence))
     # What was answered to such a request repeats an answer. Few texts are looked at for it: it takes a millisecond or more each.
     own = (each for each in ranked if each[0] and each[0] >= least and not _means_answers(each[1].user_text))
@@ -104,37 +102,32 @@ def matching_answers(turns: Sequence[LoggedTurn], asked: str) -> list[EarlierAns
     ]
 
 
-def _weight(worth: Mapping[str, float], user: str, answer: str) -> float:
+def _held(stems: Sequence[Stem], text: str) -> list[bool]:
+    lowered = text.lower()
+    return [stem.is_in(lowered) for stem in stems]
+
+
+def _weight(worth: Sequence[float], user: Sequence[bool], answer: Sequence[bool]) -> float:
     """What the words weigh that stand in a turn: half as much again in the user's message, which tells what it was about.
 
     One of several words is enough only where it stands in both: any answer has one.
     """
-    asked, told = ({stem for stem in worth if stem in text} for text in (user, answer))
-    if len(asked | told) < min(_WORDS, len(worth)) and not asked & told:
+    found = [each for each in zip(worth, user, answer, strict=True) if any(each[1:])]
+    if len(found) < min(_WORDS, len(worth)) and not any(asked and told for _, asked, told in found):
         return 0.0
-    return sum(worth[stem] * (1.5 if stem in asked else 1.0) for stem in asked | told)
+    return sum(weight * (1.5 if asked else 1.0) for weight, asked, _ in found)
 
 
 def _rarity(count: int, turns: int) -> float:
     return math.log1p(turns / (count + 1))
 
 
-def _stems(asked: str) -> tuple[str, ...]:
-    """The beginnings of the words that tell what was spoken of, without those that say that it was."""
+def _stems(asked: str) -> tuple[Stem, ...]:
+    """Those of the words that tell what was spoken of, without those that say that it was."""
     found, listed = tokens(asked), phrases("earlier_answers")
     said = {at for place in listed.places(found) for at in range(place, place + listed.length_at(found, place))}
     words = content_words(" ".join(word for at, word in enumerate(found) if at not in said))
-    return tuple(dict.fromkeys(map(_stem, words)))
-
-
-def _stem(word: str) -> str:
-    if CJK.match(word):
-        return word
-    return f" {word if word[0].isdigit() else beginning(word)}"
-
-
-def _searchable(text: str) -> str:
-    return f" {text.lower().translate(_BLANKED)} "
+    return tuple(dict.fromkeys(map(Stem.of, words)))
 
 
 def fitting(
@@ -159,7 +152,7 @@ def fitting(
 def excerpt(text: str, asked: str, *, cost: Callable[[str], int], budget: int) -> str:
     """The parts of an answer that a request is most likely to mean, in their order; all of it where that fits."""
     stems, pieces = _stems(asked), [*_pieces(text)]
-    weights = [sum(stem in _searchable(each) for stem in stems) for each in pieces]
+    weights = [sum(_held(stems, each)) for each in pieces]
     left, chosen = budget, set[int]()
     for at in sorted(range(len(pieces)), key=lambda at: (-_around(weights, at), at)):
         if left <= 0:

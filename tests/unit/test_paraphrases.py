@@ -9,6 +9,7 @@ from typing import cast
 import pytest
 
 from semrouter_memory import lineage
+from semrouter_memory.language.words import Stem
 from semrouter_memory.lineage import Paraphrases, find_paraphrases
 from semrouter_memory.model import LoggedTurn, Memory, MemoryType, Scope, TurnState
 from semrouter_memory.ports import TurnLog
@@ -107,7 +108,7 @@ async def test_turns_are_read_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -
     read_in: list[int] = []
     repeating = lineage._repeating
 
-    def recorded(turns: Sequence[LoggedTurn], statements: Sequence[Sequence[lineage._Stem]]) -> list[str]:
+    def recorded(turns: Sequence[LoggedTurn], statements: Sequence[Sequence[Stem]]) -> list[str]:
         read_in.append(threading.get_ident())
         return repeating(turns, statements)
 
