@@ -13,7 +13,7 @@ from itertools import chain, islice
 from semrouter_memory.language.phrases import phrases
 from semrouter_memory.language.scripts import one_line
 from semrouter_memory.language.sentences import sentences
-from semrouter_memory.language.words import Stem, content_words, tokens
+from semrouter_memory.language.words import Stem, content_words, spans, tokens
 from semrouter_memory.model import EarlierAnswer, LoggedTurn, RecallRequest, Role, TurnState
 from semrouter_memory.ports import Tombstones, TurnLog
 from semrouter_memory.recall.query import Query
@@ -124,9 +124,15 @@ def _rarity(count: int, turns: int) -> float:
 
 def _stems(asked: str) -> tuple[Stem, ...]:
     """Those of the words that tell what was spoken of, without those that say that it was."""
+    asked = asked.strip()
     found, listed = tokens(asked), phrases("earlier_answers")
     said = {at for place in listed.places(found) for at in range(place, place + listed.length_at(found, place))}
-    words = content_words(" ".join(word for at, word in enumerate(found) if at not in said))
+    # The text itself, not its tokens, has the numbers, and Chinese characters side by side.
+    told, end = list[str](), 0
+    for first, last in (place for at, place in enumerate(spans(asked)) if at in said):
+        told.append(asked[end:first])
+        end = last
+    words = content_words(" ".join((*told, asked[end:])))
     return tuple(dict.fromkeys(map(Stem.of, words)))
 
 

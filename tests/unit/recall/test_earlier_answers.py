@@ -19,6 +19,7 @@ SAID = {
     "Recommend me some board games for two?": GAMES,
     "what paint do I need for a red Vespa": "Two layers of primer, then Max Meyer 1.298.5847 and clear coat.",
     "How do I get wax out of a tablecloth?": "Let it harden, scrape it off, then iron it between kitchen paper.",
+    "去青海露营带哪种帐篷好？": "挪客云尚2，两公斤，防风。",
     "Write a Python function that flattens a list": "def flatten(items): ...",
 }
 TURNS = [
@@ -43,6 +44,8 @@ def asking(text: str) -> Query:
     ("asked", "answer"),
     [
         ("which of the games you suggested was the one with a journalist?", GAMES),
+        ("what was the 1.298.5847 that you mentioned?", SAID["what paint do I need for a red Vespa"]),
+        ("你上次推荐的帐篷是哪个？", SAID["去青海露营带哪种帐篷好？"]),
         ("What was the paint code for the Vespa that you gave me?", SAID["what paint do I need for a red Vespa"]),
         ("How did you say I get wax out of the tablecloth?", SAID["How do I get wax out of a tablecloth?"]),
     ],
