@@ -202,7 +202,7 @@ def _without_first(text: str, *, surely: bool) -> str:
 
 
 def _is_frame_element(name: str) -> bool:
-    return not words_of("frame_elements", "word_lists").isdisjoint(re.split("[_:-]", name.lower()))
+    return not words_of("frame_elements").isdisjoint(re.split("[_:-]", name.lower()))
 
 
 def _may_begin(text: str) -> bool:
@@ -286,6 +286,6 @@ def _is_note(told: str) -> bool:
 def _within_own_element(text: str, names: str) -> str:
     """What stands in the element that the text is, where its name, one of this list, says that the user wrote it."""
     element = _OPENS.match(text)
-    if element and element["name"] == _closed_last(text) and element["name"].lower() in words_of(names, "word_lists"):
+    if element and element["name"] == _closed_last(text) and element["name"].lower() in words_of(names):
         return text[element.end() : text.rfind("</")].strip() or text
     return text

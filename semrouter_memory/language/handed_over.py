@@ -16,7 +16,7 @@ from semrouter_memory.language.sentences import QUESTION_MARKS, QUOTATION_MARKS,
 _ORDER = pattern(
     r"(?:^|[.!?。！？,，;]\s*|\b(?:please|pls|plz|kindly|you|and|to|me|just|then|n)\s+|请|帮我|麻烦|帮忙|[来再]|把[^。！？\n]{0,20})\W{0,3}{works}"
 )
-_POINTS = pattern(r"{pointers}\s?(?:\w+\s){0,2}{texts}|{texts} (?:below|above|here)")
+_POINTS = pattern(r"{text_pointers}\s?(?:\w+\s){0,2}{texts}|{texts} (?:below|above|here)")
 _ORDER_POINTS = pattern(r"{works}[^.!?]{0,20}(?:this|these|the following|the next|below)\b|{reworks}|[这下]")
 _ANNOUNCES = pattern(r"^\W*{announcements}")
 _ABOVE = pattern(r"{above}")

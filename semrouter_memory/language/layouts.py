@@ -35,7 +35,7 @@ _ENDING = pattern(r"\s*{ending_lines}")
 _PAGE = pattern(r"\s*{page_lines}")
 _INDENTS, _SENTENCE_ENDS = ("    ", "\t"), tuple(".!?:…。！？：")
 
-_OWN_LABELS = words_of("own_labels", "word_lists")
+_OWN_LABELS = words_of("own_labels")
 _TWO = ("i", "me", "you", "我", "你")
 """Speakers of a chat with oneself in it."""
 _TITLE_WORDS, _TITLED_WORDS, _SHOUTED_CHARS, _TYPED_BULLETS = 10, 3, 6, 12
@@ -278,7 +278,7 @@ _STARTS = pattern(
     r"^\W*(?:(?:ok|okay|so|now|can|could|would|you|u|please|pls|plz|kindly|just|and|then|help|me|to|请|請|帮|幫|我|你|麻烦)\s*(?:,\s*)?)*{works}"
 )
 _ASKS = pattern(
-    r"^\W*(?:(?:ok|so|and)\s*)?{asks}|(?:->|=>|→)\s?\w+\s*$|\b{pointers}\s(?:\w+\s)?{texts}[^.!\n]*\?|^\s*(?:\^|↑|👆)|tl;?dr\W*$|^.{0,24}{asks}"
+    r"^\W*(?:(?:ok|so|and)\s*)?{asks}|(?:->|=>|→)\s?\w+\s*$|\b{text_pointers}\s(?:\w+\s)?{texts}[^.!\n]*\?|^\s*(?:\^|↑|👆)|tl;?dr\W*$|^.{0,24}{asks}"
 )
 _BACK = pattern(
     r"{works}\W*(?:$|[.,;?!，。]|(?:for me|in|into|to|as|and|pls|please|this|these|that|it|the above|them|一下|上面|以上|这|成)|\d+ )"

@@ -50,13 +50,13 @@ class Phrases:
 @cache
 def phrases(name: str) -> Phrases:
     """The list of that name."""
-    return Phrases(entries(name, "phrases"))
+    return Phrases(entries(name))
 
 
 @cache
-def words_of(name: str, file: str = "phrases") -> frozenset[str]:
+def words_of(name: str) -> frozenset[str]:
     """A list of single words, as a set."""
-    return frozenset(entries(name, file))
+    return frozenset(entries(name))
 
 
 def begins(found: Sequence[str], listed: Phrases, skipped: Phrases | None = None) -> bool:
@@ -134,12 +134,14 @@ def _variants(phrase: str) -> Iterator[tuple[str, ...]]:
 # -- patterns made of lists ---------------------------------------------------------------------------------------------
 
 _NAME = re.compile(r"\{([a-z_]+)\}")
+_FILES = ("phrases", "word_lists")
 
 
 @cache
-def entries(name: str, file: str = "word_lists") -> tuple[str, ...]:
-    """The words, phrases or patterns of a list."""
-    return separated(lists(file, __package__)[name])
+def entries(name: str) -> tuple[str, ...]:
+    """The words, phrases or patterns of a list. No two lists have one name."""
+    (listed,) = (found[name] for file in _FILES if name in (found := lists(file, __package__)))
+    return separated(listed)
 
 
 def separated(listed: str) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ _TAG = re.compile(
 )
 _OPENS = re.compile(r"<!--[^\n>]{0,80}\b(?:begin|start|open)\b", re.IGNORECASE)
 _KNOWN = pattern("{tags}")
-_ALONE = words_of("tags_alone", "word_lists")
+_ALONE = words_of("tags_alone")
 
 _BEGINNING = ("p", "li")
 """Tags without an end that stand before a text and not behind one."""

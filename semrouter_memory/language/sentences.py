@@ -59,14 +59,14 @@ def asks(sentence: str) -> bool:
     """Whether it has the form of a question, with its mark or without."""
     sentence = simplified(sentence)
     found = [word.lower().replace("’", "'") for word in _WORD.findall(sentence)[:4]]
-    found = [word for word in found if word not in words_of("politeness", "word_lists")]
-    if _ASKS.search(sentence) or any(each in sentence for each in words_of("question_words_zh", "word_lists")):
+    found = [word for word in found if word not in words_of("politeness")]
+    if _ASKS.search(sentence) or any(each in sentence for each in words_of("question_words_zh")):
         return True
-    if not found or found[0] not in words_of("question_words", "word_lists"):
+    if not found or found[0] not in words_of("question_words"):
         return False
     # "When I was six ..." and "What I want is ..." tell, and so does what leaves "I" out: "Had surgery in May", "Don't eat pork".
     if found[1:2] in (["i"], ["we"]):
-        return found[0] in words_of("inverting", "word_lists")
+        return found[0] in words_of("inverting")
     return found[1:2] != ["my"] and not _leaves_subject_out().match(" ".join(found))
 
 
@@ -106,7 +106,7 @@ def tells_besides(sentence: str) -> bool:
 @cache
 def _telling() -> re.Pattern[str]:
     return pattern(
-        r"^\W*(?:{goes_on_telling}\W+)*(?:{first_person} (?!{of_the_moment})\w|(?:my|our) (?:[\w'-]+ ){1,3}?{having}\W)"
+        r"^\W*(?:{goes_on_telling}\W+)*(?:{first_person_subjects} (?!{of_the_moment})\w|(?:my|our) (?:[\w'-]+ ){1,3}?{having}\W)"
         r"|^\s*(?:因为|但是?|不过|另外|而且)?(?:我|咱)(?!们?(?:想|要|该|应该|需要|可以|刚|试|觉得|看))"
     )
 

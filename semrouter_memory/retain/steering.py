@@ -189,7 +189,7 @@ def features(sentence: str) -> Features:
 @cache
 def _spelled() -> Mapping[str, str]:
     """Words as they are typed in haste, and as they are spelled."""
-    return dict(each.split(" ") for each in entries("spelled", "phrases"))
+    return dict(each.split(" ") for each in entries("spelled"))
 
 
 def _skeleton(found: Sequence[str]) -> list[str]:

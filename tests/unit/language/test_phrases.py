@@ -1,13 +1,11 @@
 """Phrases are found token by token."""
 
-import tomllib
-from importlib.resources import files
-
 import pytest
 
-from semrouter_memory.language.phrases import Phrases, after, phrases
+from semrouter_memory.language.phrases import Phrases, after, lists, phrases
 from semrouter_memory.language.words import spans, tokens
 
+PHRASES = lists("phrases", "semrouter_memory.language")
 LISTED = Phrases(["scratch/strike that", "what i just? said", "your ... is/are", "别 记 住? 这个"])
 
 
@@ -50,8 +48,10 @@ def test_each_token_has_its_place(text: str) -> None:
     assert tuple(found) == tokens(text)
 
 
-@pytest.mark.parametrize(
-    "name", tomllib.loads(files("semrouter_memory.language").joinpath("phrases.toml").read_text("utf-8"))
-)
+def test_no_two_lists_have_one_name() -> None:
+    assert not PHRASES.keys() & lists("word_lists", "semrouter_memory.language").keys()
+
+
+@pytest.mark.parametrize("name", PHRASES)
 def test_every_list_has_phrases(name: str) -> None:
     assert any(phrases(name).length_at(variant, 0) for first in phrases(name)._by_first.values() for variant in first)
