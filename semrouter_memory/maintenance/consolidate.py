@@ -41,6 +41,7 @@ from semrouter_memory.model import (
 )
 from semrouter_memory.ports import ChatModel
 from semrouter_memory.retain.passages import embedded, reads_all
+from semrouter_memory.retain.reconciling.rows import superseded
 from semrouter_memory.retain.redact import is_redacted, without_secrets
 
 _INSTRUCTIONS = """\
@@ -149,15 +150,7 @@ class Consolidator:
         async with self._locks.hold(scope) as hold:
             if not await may_derive(self._reader, self._turn_log, scope, merged, group.memories):
                 return False
-            originals = [
-                replace(
-                    each,
-                    memory=each.memory.changed(
-                        merged.created_at, superseded_at=merged.observed_at, superseded_by=merged.id
-                    ),
-                )
-                for each in rows
-            ]
+            originals = [replace(each, memory=superseded(each.memory, merged, now=merged.created_at)) for each in rows]
             await hold.confirm()
             await self._writer.upsert(scope, [row, *originals])
         await self._carry_usage(scope, group.memories, merged)

@@ -35,7 +35,7 @@ from semrouter_memory.model import (
     Scope,
 )
 from semrouter_memory.retain.facts import covers
-from semrouter_memory.retain.reconciling.rows import RowFactory
+from semrouter_memory.retain.reconciling.rows import superseded
 from semrouter_memory.retain.redact import Redaction
 from semrouter_memory.retain.superseding import marked
 
@@ -248,11 +248,10 @@ def corrected(former: Memory, edited: Memory, linked: Sequence[Memory]) -> list[
 
     A quote that says more stays, marked.
     """
-    rows = RowFactory(ttl_days={})
     return [
         marked(each, edited).changed(edited.updated_at)
         if each.form == "quote" and not covers(former.content, each.content)
-        else rows.superseded(each, edited, now=edited.updated_at)
+        else superseded(each, edited, now=edited.updated_at)
         for each in linked
     ]
 

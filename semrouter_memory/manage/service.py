@@ -61,7 +61,7 @@ from semrouter_memory.ports import NewId, OwnerHold, Tombstones
 from semrouter_memory.recall.vector_search import VectorSearch
 from semrouter_memory.retain.episodes import rendered
 from semrouter_memory.retain.passages import embedded, whole
-from semrouter_memory.retain.reconciling.rows import RowFactory
+from semrouter_memory.retain.reconciling.rows import replacing, superseded
 from semrouter_memory.retain.superseding import marked, stored
 
 _EXPORT_PAGE = 1_000
@@ -348,9 +348,8 @@ class MemoryService:
             return await self._write(
                 scope, confirmed(again, memory, new, self._merged(again.metadata, new.metadata)), hold
             )
-        rows = RowFactory(ttl_days={})
-        memory = rows.replacing(memory, decision.targets)
-        older = [rows.superseded(old, memory, now=memory.updated_at) for old in decision.targets]
+        memory = replacing(memory, decision.targets)
+        older = [superseded(old, memory, now=memory.updated_at) for old in decision.targets]
         older += [marked(old, memory) for old in decision.outdated]
         changed = await embedded(self._backends.embedder, older)
         await self._put(scope, [*changed, EmbeddedMemory(memory, row.vector)], hold)

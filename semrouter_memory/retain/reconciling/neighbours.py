@@ -25,7 +25,7 @@ from semrouter_memory.model import (
 from semrouter_memory.ports import MemoryIndex, Tombstones
 from semrouter_memory.retain.passages import embedded
 from semrouter_memory.retain.reconciling.reconcile import arrives_late, not_after, reconcile
-from semrouter_memory.retain.reconciling.rows import RowFactory, contradicted
+from semrouter_memory.retain.reconciling.rows import contradicted, unflagged
 from semrouter_memory.retain.superseding import completed, source_of, unmarked
 
 _NEAREST = 50
@@ -146,9 +146,7 @@ class NeighbourReader:
         sourced = replace(candidate, quote=source_of(candidate, hits))
         return Near(sourced, hits, [Hit(memory, similarity, similarity) for memory, similarity in rows])
 
-    async def withdrawal(
-        self, scope: Scope, turns: Sequence[LoggedTurn], tombstones: Tombstones, rows: RowFactory
-    ) -> Withdrawal:
+    async def withdrawal(self, scope: Scope, turns: Sequence[LoggedTurn], tombstones: Tombstones) -> Withdrawal:
         """What deleting the memories of these turns changes.
 
         Only memories of this owner and session that were made from one of the turns alone are deleted: what other turns
@@ -168,7 +166,7 @@ class NeighbourReader:
         for hits in (await self.read(scope, [row.vector for row in deleted], tombstones)).found:
             for memory in (hit.memory for hit in hits if hit.memory.id not in gone):
                 if {*memory.outdated_by, *contradicted(memory)} & gone.keys():
-                    changed[memory.id] = rows.unflagged(unmarked(memory, gone.keys()), {*gone}, now=now)
+                    changed[memory.id] = unflagged(unmarked(memory, gone.keys()), {*gone}, now=now)
         return Withdrawal(list(gone), await embedded(self._embedder, list(changed.values())))
 
     async def _history(self, scope: Scope, hits: Sequence[Hit]) -> list[Memory]:

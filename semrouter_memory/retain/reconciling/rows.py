@@ -30,7 +30,7 @@ _MAX_REPLACED = 50
 
 
 class RowFactory:
-    """Makes rows.
+    """Makes rows of candidates, and says how long they live.
 
     Args:
         ttl_days: how long memories of a type live; types left out do not expire.
@@ -104,38 +104,42 @@ class RowFactory:
         lifetime = self._lifetimes.get(known.type, known.expires_at - known.observed_at)
         return max(known.expires_at, said_at + lifetime)
 
-    def superseded(self, old: Memory, newer: Memory, *, now: datetime) -> Memory:
-        """As history: it held until the newer one was said. `updated_at` tells when that was learned."""
-        # Their dates may be in no order where the clock was set back in between.
-        until = max(old.observed_at, newer.observed_at)
-        return old.noting(_UNFLAGGED).changed(now, superseded_at=until, superseded_by=newer.id)
 
-    def replacing(self, new: Memory, old: Sequence[Memory]) -> Memory:
-        """The newer memory, with the turns in which it was said otherwise: what retells these is out of date.
+def superseded(old: Memory, newer: Memory, *, now: datetime) -> Memory:
+    """As history: it held until the newer one was said. `updated_at` tells when that was learned."""
+    # Their dates may be in no order where the clock was set back in between.
+    until = max(old.observed_at, newer.observed_at)
+    return old.noting(_UNFLAGGED).changed(now, superseded_at=until, superseded_by=newer.id)
 
-        It is pinned in the place of a pinned one. Without a category it takes that of the newest memory that has one.
-        """
-        if any(each.pinned for each in old):
-            new = replace(new.noting({PINNED: True}), expires_at=None)
-        given = (each.metadata.get(CATEGORY) for each in sorted(old, key=lambda each: each.said_at, reverse=True))
-        category = new.metadata.get(CATEGORY) or next(filter(None, given), None)
-        if category:
-            new = new.noting({CATEGORY: category})
-        turns = [turn_id for each in old for turn_id in (*each.ids("replaces"), *each.ids("turn_ids"))]
-        known = [*new.ids("replaces"), *turns]
-        return new.noting({"replaces": list(dict.fromkeys(known))[-_MAX_REPLACED:]}) if turns else new
 
-    def flagged(self, new: Memory, known: Sequence[Memory], *, now: datetime) -> list[Memory]:
-        """The new memory and those that it contradicts, each with the other's id."""
-        return [
-            _contradicting(new, [memory.id for memory in known]),
-            *(_contradicting(memory, [new.id]).changed(now) for memory in known),
-        ]
+def replacing(new: Memory, old: Sequence[Memory]) -> Memory:
+    """The newer memory, with the turns in which it was said otherwise: what retells these is out of date.
 
-    def unflagged(self, memory: Memory, gone: set[str], *, now: datetime) -> Memory:
-        """A memory some of whose contradictions are decided."""
-        left = [other for other in contradicted(memory) if other not in gone]
-        return memory.noting({"flagged": True, "contradicts": left} if left else _UNFLAGGED).changed(now)
+    It is pinned in the place of a pinned one. Without a category it takes that of the newest memory that has one.
+    """
+    if any(each.pinned for each in old):
+        new = replace(new.noting({PINNED: True}), expires_at=None)
+    given = (each.metadata.get(CATEGORY) for each in sorted(old, key=lambda each: each.said_at, reverse=True))
+    category = new.metadata.get(CATEGORY) or next(filter(None, given), None)
+    if category:
+        new = new.noting({CATEGORY: category})
+    turns = [turn_id for each in old for turn_id in (*each.ids("replaces"), *each.ids("turn_ids"))]
+    known = [*new.ids("replaces"), *turns]
+    return new.noting({"replaces": list(dict.fromkeys(known))[-_MAX_REPLACED:]}) if turns else new
+
+
+def flagged(new: Memory, known: Sequence[Memory], *, now: datetime) -> list[Memory]:
+    """The new memory and those that it contradicts, each with the other's id."""
+    return [
+        _contradicting(new, [memory.id for memory in known]),
+        *(_contradicting(memory, [new.id]).changed(now) for memory in known),
+    ]
+
+
+def unflagged(memory: Memory, gone: set[str], *, now: datetime) -> Memory:
+    """A memory some of whose contradictions are decided."""
+    left = [other for other in contradicted(memory) if other not in gone]
+    return memory.noting({"flagged": True, "contradicts": left} if left else _UNFLAGGED).changed(now)
 
 
 def _id(scope: Scope, candidate: Candidate) -> str:

@@ -32,7 +32,14 @@ from semrouter_memory.retain import statements
 from semrouter_memory.retain.passages import embedded, fitted, reads_all
 from semrouter_memory.retain.reconciling.neighbours import Near, NeighbourReader
 from semrouter_memory.retain.reconciling.reconcile import MAX_SHOWN, decided_by_model, grey, grey_prompt
-from semrouter_memory.retain.reconciling.rows import RowFactory, contradicted
+from semrouter_memory.retain.reconciling.rows import (
+    RowFactory,
+    contradicted,
+    flagged,
+    replacing,
+    superseded,
+    unflagged,
+)
 from semrouter_memory.retain.redact import is_redacted
 from semrouter_memory.retain.superseding import marked
 
@@ -289,14 +296,14 @@ class ReconcilingWriter:
         else:
             memory = row or self._rows.new(scope, candidate, now=now)
             if decision.action is ReconcileAction.FLAG:
-                memory, *changed = self._rows.flagged(memory, decision.targets, now=now)
+                memory, *changed = flagged(memory, decision.targets, now=now)
             else:
-                memory = self._rows.replacing(memory, decision.targets)
-                changed = [self._rows.superseded(old, memory, now=now) for old in decision.targets]
+                memory = replacing(memory, decision.targets)
+                changed = [superseded(old, memory, now=now) for old in decision.targets]
                 changed += [marked(old, memory) for old in decision.outdated]
                 changed += await self._unflagged(scope, decision.targets)
                 if decision.successor:
-                    memory = self._rows.superseded(memory, decision.successor, now=now)
+                    memory = superseded(memory, decision.successor, now=now)
             changed = [*changed, memory]
         rows = await embedded(self._embedder, changed)
         if rows:
@@ -307,7 +314,7 @@ class ReconcilingWriter:
         self, scope: Scope, turns: Sequence[LoggedTurn], tombstones: Tombstones, hold: OwnerHold
     ) -> int:
         """Delete what these turns stored; returns how many memories."""
-        withdrawal = await self._neighbours.withdrawal(scope, turns, tombstones, self._rows)
+        withdrawal = await self._neighbours.withdrawal(scope, turns, tombstones)
         if withdrawal.changed:
             await self._upsert(scope, withdrawal.changed, hold)
         if withdrawal.ids:
@@ -317,12 +324,12 @@ class ReconcilingWriter:
                 self._written(scope)
         return len(withdrawal.ids)
 
-    async def _unflagged(self, scope: Scope, superseded: Sequence[Memory]) -> list[Memory]:
-        """The memories that the superseded ones contradicted, with that taken back."""
-        gone = {memory.id for memory in superseded}
-        others = {other for memory in superseded for other in contradicted(memory)} - gone
+    async def _unflagged(self, scope: Scope, replaced: Sequence[Memory]) -> list[Memory]:
+        """The memories that the replaced ones contradicted, with that taken back."""
+        gone = {memory.id for memory in replaced}
+        others = {other for memory in replaced for other in contradicted(memory)} - gone
         found = [await self._reader.get(scope, memory_id) for memory_id in sorted(others)]
-        return [self._rows.unflagged(memory, gone, now=self._clock.now()) for memory in found if memory]
+        return [unflagged(memory, gone, now=self._clock.now()) for memory in found if memory]
 
     async def _upsert(self, scope: Scope, rows: Sequence[EmbeddedMemory], hold: OwnerHold) -> None:
         await self._priority.pause()
