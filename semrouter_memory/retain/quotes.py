@@ -154,11 +154,12 @@ class Reading:
                     about = _about(content, message.asked, said or "")
                 if not about and not any(map(str.isalpha, content)):
                     continue  # A number tells nothing without what it is about.
-                facts, about, said = statements.in_context(content, about, said or "")
-                told.append(said)
+                facts, about = statements.in_context(content, about, said or "")
                 asked = "" if about or _is_short(content) else _asked(message.asked)
-                key = message.turn.id, content.casefold()
-                found.setdefault(key, _candidate(content, about, asked, facts, message.turn))
+                candidate = _candidate(content, about, asked, facts, message.turn)
+                found.setdefault((message.turn.id, content.casefold()), candidate)
+                said = statements.told(candidate)
+                told.append(said)
             if not contents and statements.mentioned(message.turn.user_text):
                 said = message.turn.user_text
         return tuple(found.values())

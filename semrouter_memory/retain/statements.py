@@ -99,8 +99,8 @@ def facts(text: str, context: str = "") -> tuple[Fact, ...]:
     return tuple(found.values())
 
 
-def in_context(content: str, about: str, said: str) -> tuple[tuple[Fact, ...], str, str]:
-    """The facts of a quote, what it is about, and what it tells the next one.
+def in_context(content: str, about: str, said: str) -> tuple[tuple[Fact, ...], str]:
+    """The facts of a quote, and what it is about.
 
     Args:
         about: the quote's context, "" where its own words tell.
@@ -108,20 +108,16 @@ def in_context(content: str, about: str, said: str) -> tuple[tuple[Fact, ...], s
     """
     found = facts(content, said) if about else facts(content)
     corrected = next((fact for fact in found if fact not in facts(content)), None)
-    if corrected is None:
-        return found, about, content
-    about = subject(corrected)
-    return found, about, _joined(about, corrected)
+    return found, about if corrected is None else subject(corrected)
 
 
 def told(quote: Candidate) -> str:
     """What a quote tells the next one."""
-    corrected = next((fact for fact in quote.facts if quote.context and fact not in facts(quote.content)), None)
-    return _joined(quote.context, corrected) if corrected else quote.content
-
-
-def _joined(about: str, fact: Fact) -> str:
-    return f"{about}是{fact.value}" if CJK.search(about) else f"{about} is {fact.value}"
+    about = quote.context
+    corrected = next((fact for fact in quote.facts if about and fact not in facts(quote.content)), None)
+    if corrected is None:
+        return quote.content
+    return f"{about}是{corrected.value}" if CJK.search(about) else f"{about} is {corrected.value}"
 
 
 def is_fact(sentence: str) -> bool:
