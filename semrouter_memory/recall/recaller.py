@@ -47,8 +47,8 @@ _RANKING = 20
 _COUNTED_TEXTS = 4_096
 _OUTAGES = {Service.EMBEDDING: Reason.EMBEDDING_FAILED, Service.STORE: Reason.STORE_UNAVAILABLE}
 
-VisibleTexts = Callable[[], Awaitable[Sequence[str]]]
-"""Every text that the model will see anyway."""
+ReadVisible = Callable[[], Awaitable[Sequence[str]]]
+"""Reads every text that the model will see anyway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Recaller:
         self.prepare = strategies[config.strategy].own.prepare
 
     async def recall(
-        self, request: RecallRequest, deadline: Deadline, timer: StepTimer, visible: VisibleTexts | None = None
+        self, request: RecallRequest, deadline: Deadline, timer: StepTimer, visible: ReadVisible | None = None
     ) -> RecallResult:
         """The block for the request. Never raises (but for cancellation): a failure is a reason, and no text.
 
@@ -134,7 +134,7 @@ class Recaller:
                 explanation.left_out(await self._not_deleted(request.scope, unwanted), options)
 
     async def _decided(
-        self, request: RecallRequest, deadline: Deadline, timer: StepTimer, visible: VisibleTexts | None
+        self, request: RecallRequest, deadline: Deadline, timer: StepTimer, visible: ReadVisible | None
     ) -> RecallResult:
         if request.options.unreadable:
             return RecallResult(reason=Reason.UNREADABLE_SETTING)
@@ -188,7 +188,7 @@ class Recaller:
         request: RecallRequest,
         deadline: Deadline,
         timer: StepTimer,
-        visible: VisibleTexts | None,
+        visible: ReadVisible | None,
     ) -> RecallResult:
         """What is chosen of the memories."""
         if request.others:
@@ -278,7 +278,7 @@ class Recaller:
         self,
         searches: "asyncio.Future[list[list[Hit]]]",
         request: RecallRequest,
-        visible: VisibleTexts | None,
+        visible: ReadVisible | None,
         deadline: Deadline,
         timer: StepTimer,
     ) -> tuple[Hit, ...]:
