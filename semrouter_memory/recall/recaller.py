@@ -105,7 +105,7 @@ class Recaller:
                 if earlier is not None:
                     result = await self._repeated(earlier, request.scope)
                 else:
-                    result = await self._decided(request, deadline, timer, visible)
+                    result = await self._decided(request, deadline, timer, visible or partial(_shown, request))
                 self._earlier.put(request, replace(result, ranking=()))
                 with timer.measure("render"):
                     text = render(result.hits, self._style(request.options), result.answers, today=result.today)
@@ -134,7 +134,7 @@ class Recaller:
                 explanation.left_out(await self._not_deleted(request.scope, unwanted), options)
 
     async def _decided(
-        self, request: RecallRequest, deadline: Deadline, timer: StepTimer, visible: ReadVisible | None
+        self, request: RecallRequest, deadline: Deadline, timer: StepTimer, visible: ReadVisible
     ) -> RecallResult:
         if request.options.unreadable:
             return RecallResult(reason=Reason.UNREADABLE_SETTING)
@@ -183,12 +183,7 @@ class Recaller:
         return replace(chosen, reason=Reason.INJECTED, answers=shown) if shown else chosen
 
     async def _searched(
-        self,
-        query: Query,
-        request: RecallRequest,
-        deadline: Deadline,
-        timer: StepTimer,
-        visible: ReadVisible | None,
+        self, query: Query, request: RecallRequest, deadline: Deadline, timer: StepTimer, visible: ReadVisible
     ) -> RecallResult:
         """What is chosen of the memories."""
         if request.others:
@@ -200,7 +195,7 @@ class Recaller:
         if tombstones.paused_since is not None:
             return RecallResult(reason=Reason.PAUSED)
         hits = _existing(request.scope, tombstones, result.hits, timer.explanation)
-        texts = await visible() if visible is not None else request.visible
+        texts = await visible()
         options = request.options.of_overview() if result.is_overview else request.options
         given = set[Verdict]()
 
@@ -278,7 +273,7 @@ class Recaller:
         self,
         searches: "asyncio.Future[list[list[Hit]]]",
         request: RecallRequest,
-        visible: ReadVisible | None,
+        visible: ReadVisible,
         deadline: Deadline,
         timer: StepTimer,
     ) -> tuple[Hit, ...]:
@@ -288,7 +283,7 @@ class Recaller:
             return ()
         for owner in self._document_owners(request):
             found = await self._not_deleted(owner, found, timer.explanation)
-        texts = await visible() if visible is not None else request.visible
+        texts = await visible()
         choosing = partial(
             choose,
             found,
@@ -346,6 +341,10 @@ class Recaller:
         tokens = self._config.token_budget - self._frame(options)
         tokens -= self._count_tokens(today_line(today)) if today else 0
         return Budget(tokens=tokens, pinned_tokens=pinned_tokens(options, self._config))
+
+
+async def _shown(request: RecallRequest) -> Sequence[str]:
+    return request.visible
 
 
 def _existing(
