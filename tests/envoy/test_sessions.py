@@ -1,13 +1,17 @@
 """Which turns are one session, and that a turn is learned from once, however often a client has to send it."""
 
 import asyncio
+import copy
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.deploy_files import Chain
+
 from .client import CHAT
-from .conftest import OTHERS, Installation, eventually
+from .conftest import OTHERS, Installation, eventually, installed
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -145,3 +149,37 @@ async def test_a_server_that_uses_its_ids_again_loses_nothing(two_filter: Instal
         return await two_filter.turns("accepted") == before + len(names)
 
     await eventually(all_accepted, "turns were lost")
+
+
+async def test_what_envoy_mirrors_is_one_turn_and_passes_a_second_gateway_as_one(
+    tmp_path: Path, model_directory: Path
+) -> None:
+    """The second gateway is the same one again: a shadow of each request, which keeps its id."""
+
+    def mirror(bootstrap: dict[str, Any]) -> None:
+        chain = Chain(bootstrap)
+        chain.manager["preserve_external_request_id"] = True
+        chain.filters["envoy.filters.http.api_key_auth"]["typed_config"]["forwarding"]["hide_credentials"] = False
+        again = copy.deepcopy(chain.clusters["llm"]) | {"name": "again"}
+        endpoint = again["load_assignment"]["endpoints"][0]["lb_endpoints"][0]["endpoint"]
+        endpoint["address"] = bootstrap["static_resources"]["listeners"][0]["address"]
+        bootstrap["static_resources"]["clusters"].append(again)
+        shadow = copy.deepcopy(chain.routes["llm"])
+        shadow["match"]["headers"].append({"name": "x-shadow", "present_match": True})
+        shadow["route"]["request_mirror_policies"] = [{"cluster": "llm"}]
+        first = chain.routes["llm"]
+        first["route"]["request_mirror_policies"] = [{"cluster": "again"}]
+        first["request_headers_to_add"] = [{"header": {"key": "x-shadow", "value": "1"}}]
+        chain.manager["route_config"]["virtual_hosts"][0]["routes"].insert(0, shadow)
+
+    async with installed(tmp_path, model_directory, edit_envoy=mirror) as on:
+        async with on.sdk() as client:
+            await client.chat.completions.create(model="m", messages=[{"role": "user", "content": "I live in Oslo"}])
+
+        async def both_passed() -> bool:
+            return len(on.llm.requests) == 3 and await on.turns() == 2
+
+        await eventually(both_passed, "a mirrored request is missing")
+        assert await on.turns("accepted") == 1
+        await on.remembers("Oslo")
+        assert await on.memories() == ["I live in Oslo"]
