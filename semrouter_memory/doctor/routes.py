@@ -141,14 +141,16 @@ def manager_fits(context: CheckContext, chain: HttpFilterChain) -> Iterator[Find
 
 def overrides_name_filters(context: CheckContext, chain: HttpFilterChain) -> Iterator[Finding]:
     """A misspelt override changes nothing, nor does one that names the kind of filter; one for another chain's may be intended."""
-    names, processors = [each.name for each in chain.filters], " or ".join(each.name for each in chain.memory)
+    names, processors = [each.name for each in chain.filters], [each.name for each in chain.memory]
     anywhere = {each.name for other in context.chains for each in other.filters}
     for level in (level for route in chain.routes for level in route.levels):
-        for name, override in level.entries("typed_per_filter_config").items():
+        overrides = level.entries("typed_per_filter_config")
+        for name, override in overrides.items():
             near = difflib.get_close_matches(name, names, n=1, cutoff=_MISSPELT)
             of_processor = "ExtProcPerRoute" in (override.kind, override.get("config").kind) and name not in anywhere
-            if name not in names and (near or of_processor):
-                yield found("filter-unknown", override, name=repr(name), near=(near or [processors])[0])
+            # Beside an override of ours, it is meant for another filter.
+            if name not in names and (near or (of_processor and overrides.keys().isdisjoint(processors))):
+                yield found("filter-unknown", override, name=repr(name), near=" or ".join(near or processors))
 
 
 def streams_end_gracefully(context: CheckContext) -> Iterator[Finding]:
