@@ -186,10 +186,7 @@ class Recaller:
         self, query: Query, request: RecallRequest, deadline: Deadline, timer: StepTimer, visible: ReadVisible
     ) -> RecallResult:
         """What is chosen of the memories."""
-        if request.others:
-            result, others = await self._search_all(query, request, deadline, timer)
-        else:
-            result, others = await self._strategy(request).own.search(query, request, deadline, timer), ()
+        result, others = await self._search_all(query, request, deadline, timer)
         # Asked after the store, so that no answer of its is older than a deletion.
         tombstones = await self._turn_log.tombstones(request.scope)
         if tombstones.paused_since is not None:
@@ -221,8 +218,8 @@ class Recaller:
                 chosen = await for_body(sum(map(len, texts)), choosing)
         found = [*hits, *(hit for other in others for hit in other.hits)]
         reason = Reason.INJECTED if chosen else _why_nothing(result, found, given)
-        ranking = best_first(found) if others else found
-        return RecallResult(reason=reason, hits=chosen, ranking=tuple(ranking[:_RANKING]), today=query.today)
+        ranking = tuple((best_first(found) if others else found)[:_RANKING])
+        return RecallResult(reason=reason, hits=chosen, ranking=ranking, today=query.today)
 
     async def _search_all(
         self, query: Query, request: RecallRequest, deadline: Deadline, timer: StepTimer
@@ -235,7 +232,7 @@ class Recaller:
         try:
             result = await self._strategy(request).own.search(query, request, deadline, timer)
             left = deadline.state_for_ranking() - asyncio.get_running_loop().time()
-            done, _ = await asyncio.wait(searches, timeout=max(left, 0.0))
+            done = (await asyncio.wait(searches, timeout=max(left, 0.0)))[0] if searches else ()
             return result, [search.result() for search in searches if search in done]
         finally:
             for search in searches:
