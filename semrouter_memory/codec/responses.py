@@ -76,7 +76,7 @@ _HELD = ("type", "id", "call_id", "approval_request_id", "execution", "name", "a
 def _answer(output: Sequence[dict[str, Any]], **known: Any) -> Answer:
     """An answer of that output.
 
-    A call with its result beside it is the server's own, as of a hosted shell, and so is one behind which the model speaks (xAI's
+    A call whose result is there, too, is the server's own, as of a hosted shell, and so is one behind which the model speaks (xAI's
     search). Beside a text an asynchronous one ends no turn.
     """
     said = [text_of(item.get("content"), joint="") if _is_answers(item) else "" for item in output]
@@ -323,7 +323,7 @@ def entries_of(items: Sequence[Any]) -> Iterator[Entry]:
 
 
 def _passed(items: Sequence[Any]) -> set[int]:
-    """Places of calls without a result, behind which the assistant speaks: nobody waited for one, see `_answer`."""
+    """Places of calls without a result, behind which the assistant speaks: none was waited for, see `_answer`."""
     found = [mapping(item) for item in items]
     done = {_call_id(item) for item in found if string(item.get("type")) in OUTPUTS}
     passed: set[int] = set()
