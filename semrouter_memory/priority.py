@@ -31,13 +31,12 @@ class Aside:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
 
-MANAGEMENT, DOCUMENT_READING = Aside("management"), Aside("document-reading")
-_LARGE_BODIES = Aside("large-bodies")
+MANAGEMENT, DOCUMENT_READING, LARGE_BODIES = Aside("management"), Aside("document-reading"), Aside("large-bodies")
 
 
-async def for_body(size: int, work: Callable[[], T]) -> T:
-    """Run what reads or changes a request of that size, in bytes or characters: a large one aside."""
-    return await _LARGE_BODIES.run(work) if size >= _LARGE else work()
+def is_large(size: int) -> bool:
+    """Whether what reads or changes a request of that size, in bytes or characters, is to run aside."""
+    return size >= _LARGE
 
 
 class RequestsFirst:

@@ -30,7 +30,7 @@ from semrouter_memory.model import (
     StrategyName,
 )
 from semrouter_memory.ports import Clock, Embedder, Observer, Tombstones, TurnLog
-from semrouter_memory.priority import for_body
+from semrouter_memory.priority import LARGE_BODIES, is_large
 from semrouter_memory.recall.conversation import ToolLoopCache
 from semrouter_memory.recall.deadline import Deadline, StepTimer, discard, result_by
 from semrouter_memory.recall.documents import DocumentSearch
@@ -214,8 +214,7 @@ class Recaller:
                 others=others,
                 judge=judge,
             )
-            with deadline.long_conversation():
-                chosen = await for_body(sum(map(len, texts)), choosing)
+            chosen = await _chosen(texts, deadline, choosing)
         found = [*hits, *(hit for other in others for hit in other.hits)]
         reason = Reason.INJECTED if chosen else _why_nothing(result, found, given)
         ranking = tuple((best_first(found) if others else found)[:_RANKING])
@@ -290,8 +289,7 @@ class Recaller:
             budget=Budget(tokens=self._documents.token_budget - self._frame(request.options, of_documents=True)),
             judge=timer.judge,
         )
-        with deadline.long_conversation():
-            return await for_body(sum(map(len, texts)), choosing)
+        return await _chosen(texts, deadline, choosing)
 
     async def _repeated(self, earlier: RecallResult, scope: Scope) -> RecallResult:
         """The result of the turn's earlier step, without what was deleted since: the block stays the same in a loop."""
@@ -338,6 +336,13 @@ class Recaller:
         tokens = self._config.token_budget - self._frame(options)
         tokens -= self._count_tokens(today_line(today)) if today else 0
         return Budget(tokens=tokens, pinned_tokens=pinned_tokens(options, self._config))
+
+
+async def _chosen(texts: Sequence[str], deadline: Deadline, choosing: Callable[[], tuple[Hit, ...]]) -> tuple[Hit, ...]:
+    if not is_large(sum(map(len, texts))):
+        return choosing()
+    with deadline.long_conversation():
+        return await LARGE_BODIES.run(choosing)
 
 
 async def _shown(request: RecallRequest) -> Sequence[str]:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import grpc.aio
 
@@ -19,11 +19,16 @@ from semrouter_memory.exchange.replies import NeedRecall, Outcome, Reply, Step
 from semrouter_memory.exchange.turns import ExchangeSettings
 from semrouter_memory.model import Appended, Reason, RecallRequest, RecallResult, Turn
 from semrouter_memory.ports import Clock, Observer
-from semrouter_memory.priority import for_body
+from semrouter_memory.priority import LARGE_BODIES, is_large
 from semrouter_memory.transport import wire
+
+Done = TypeVar("Done")
 
 _ASIDE_SECONDS = 0.01
 """About what a request takes."""
+_ASIDE_SECONDS_A_BYTE = 1e-7
+_MOST_ASIDE_SECONDS = 0.5
+"""Same of a large one."""
 
 
 class StreamSpans(Protocol):
@@ -133,7 +138,7 @@ class Processor:
                 finished(result)
         duration_ms = (time.perf_counter() - started) * 1000
         outcome = Outcome(result=result, unreadable=exchange.unreadable, duration_ms=duration_ms)
-        return await for_body(exchange.body_bytes, partial(exchange.recalled, result)), outcome
+        return await _done(exchange.body_bytes, partial(exchange.recalled, result)), outcome
 
     def _hand_over(self, exchange: Exchange, spans: StreamSpans | None) -> None:
         turn = exchange.take_turn()
@@ -174,10 +179,18 @@ def _refused(exchange: Exchange) -> Outcome | Reason | None:
 
 
 async def _received(exchange: Exchange, event: Event) -> Step:
-    coming = len(event.data) if isinstance(event, RequestBody) else 0
-    if coming or isinstance(event, RequestTrailers):
-        return await for_body(exchange.body_bytes + coming, partial(exchange.receive, event))
-    return exchange.receive(event)
+    if not isinstance(event, RequestBody | RequestTrailers):
+        return exchange.receive(event)
+    coming, is_last = (len(event.data), event.end_of_stream) if isinstance(event, RequestBody) else (0, True)
+    size = exchange.body_bytes + coming
+    if is_last and exchange.observing and is_large(size):
+        await asyncio.sleep(min(size * _ASIDE_SECONDS_A_BYTE, _MOST_ASIDE_SECONDS))
+    return await _done(size, partial(exchange.receive, event))
+
+
+async def _done(size: int, work: Callable[[], Done]) -> Done:
+    """What is done with a body of that size."""
+    return await LARGE_BODIES.run(work) if is_large(size) else work()
 
 
 async def _step_aside(message: wire.Message, exchange: Exchange) -> None:

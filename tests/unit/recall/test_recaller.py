@@ -472,18 +472,18 @@ async def test_a_long_conversation_may_be_searched_for_longer_than_the_deadline(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a thread, and behind those of other requests."""
-    sizes: list[int] = []
+    late: list[bool] = []
 
-    async def late(size: int, work: Callable[[], Any]) -> Any:
-        sizes.append(size)
+    async def run(work: Callable[[], Any]) -> Any:
         await asyncio.sleep(0.3)
+        late.append(True)
         return work()
 
-    monkeypatch.setattr("semrouter_memory.recall.recaller.for_body", late)
-    request = replace(REQUEST, visible=("The weather is fine.", "My budget for the Hawaii trip is $10,000"))
+    monkeypatch.setattr("semrouter_memory.recall.recaller.LARGE_BODIES", SimpleNamespace(run=run))
+    request = replace(REQUEST, visible=("The weather is fine. " * 5_000, "My budget for the Hawaii trip is $10,000"))
 
     assert (await world.recaller().recall(request)).reason is Reason.ALREADY_VISIBLE
-    assert sizes == [sum(map(len, request.visible))]
+    assert late
 
 
 LONG = "User's notes on Hawaii: " + "hotels " * 600
