@@ -13,8 +13,8 @@ _PAUSE_SECONDS = 0.01
 """Without a request, after which another one is not to be expected at once."""
 _LONGEST_SECONDS = 2.0
 """Under a load that has gone on for so long without a pause, background work is done at the same time."""
-_LARGE = 64 * 1024
-"""Size of a body of a hundred messages, which takes a millisecond to read."""
+_LARGE = 256 * 1024
+"""Size of a body of some hundred messages, which takes 5 to 10 ms to read. A thread costs its own request time, too."""
 
 
 class Aside:

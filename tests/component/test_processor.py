@@ -293,7 +293,7 @@ async def test_a_long_conversation_is_read_and_changed_beside_the_event_loop(
 ) -> None:
     """Which every other exchange needs: their tokens would wait for it."""
     threads = threads_of(monkeypatch, function)
-    said = [{"role": role, "content": "Where is my bike? " * 5} for role in ("user", "assistant")] * 500
+    said = [{"role": role, "content": "Where is my bike? " * 5} for role in ("user", "assistant")] * 1_500
     asked = {"role": "user", "content": "And now?"}
     long = pb.HttpBody(body=json.dumps({"messages": [*said, asked]}).encode(), end_of_stream=True)
     async with service.serve() as channel:

@@ -480,7 +480,7 @@ async def test_a_long_conversation_may_be_searched_for_longer_than_the_deadline(
         return work()
 
     monkeypatch.setattr("semrouter_memory.recall.recaller.LARGE_BODIES", SimpleNamespace(run=run))
-    request = replace(REQUEST, visible=("The weather is fine. " * 5_000, "My budget for the Hawaii trip is $10,000"))
+    request = replace(REQUEST, visible=("The weather is fine. " * 20_000, "My budget for the Hawaii trip is $10,000"))
 
     assert (await world.recaller().recall(request)).reason is Reason.ALREADY_VISIBLE
     assert late
