@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from semrouter_memory.codec import codec_for
 from semrouter_memory.doctor.finding import BODY_MODES
 from semrouter_memory.doctor.node import Node, first, matching, start_of_paths
 from semrouter_memory.sockets import is_local, unix_path
@@ -292,12 +293,18 @@ class HttpFilterChain:
 
         The sidecar looks at the end of a path alone, before a route rewrites it.
         """
-        found = [_prefix(start_of_paths(route.match)) for route in self.routes if route.enabled]
+        found = [_prefix(start) for start in self._starts if codec_for(start) is None]
         return list(dict.fromkeys(["", *(each for each in found if "v1" not in each.split("/"))]))
 
     @property
     def chat_paths(self) -> list[str]:
-        return [prefix + path for prefix in self.prefixes for path in CHAT_PATHS]
+        """The paths of chats: the usual ones below each prefix, and those that routes with memory name, Azure's for example."""
+        named = (start for start in self._starts if codec_for(start) is not None)
+        return list(dict.fromkeys((*(prefix + path for prefix in self.prefixes for path in CHAT_PATHS), *named)))
+
+    @property
+    def _starts(self) -> list[str]:
+        return [start_of_paths(route.match) for route in self.routes if route.enabled]
 
     @property
     def chat_routes(self) -> list[GatewayRoute]:

@@ -461,6 +461,10 @@ _PROVIDERS = (
     {"safe_regex": {"regex": "/openai/v1/(?:chat/completions|responses)"}},
     {"safe_regex": {"regex": "^/(groq|openai)/v1/(chat/completions|responses)$"}},
     {"safe_regex": {"regex": "/tenants/[^/]+/v1/chat/completions"}},
+    {"path": "/v1beta/openai/chat/completions"},
+    {"path": "/openai/responses"},
+    {"safe_regex": {"regex": "/openai/deployments/[^/]+/chat/completions"}},
+    {"safe_regex": {"regex": "/openai/(deployments/[^/]+/chat/completions|responses)"}},
 )
 _DISABLED = {"@type": f"{TYPES}.extensions.filters.http.ext_proc.v3.ExtProcPerRoute", "disabled": True}
 _BUFFER = 4 * 1024 * 1024
