@@ -219,6 +219,11 @@ _THINK = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)\s*", re.DOTALL |
 _THINK_END = re.compile(r"(?:\A|\n)[ \t]*</think(?:ing)?>[ \t]*(?:\n\s*|\Z)", re.IGNORECASE)
 
 
+def block(*parts: str) -> str:
+    """The parts, a line or more each, between the marks."""
+    return "\n".join((BLOCK_OPEN, *parts, BLOCK_CLOSE))
+
+
 def strip_block(text: str) -> str:
     """The text without blocks that we injected (they come back when a client or server repeats what it was given)."""
     parts: list[str] = []

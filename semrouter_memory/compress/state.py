@@ -15,7 +15,7 @@ from enum import StrEnum
 
 import orjson
 
-from semrouter_memory.codec.base import BLOCK_CLOSE, BLOCK_OPEN
+from semrouter_memory.codec.base import block
 from semrouter_memory.language.names import capitalised
 from semrouter_memory.language.own_text import own_text
 from semrouter_memory.language.phrases import begins, phrases, words_of
@@ -127,7 +127,7 @@ def render(state: ConversationState, *, turns: int) -> str:
     Args:
         turns: how many turns it stands for.
     """
-    return "\n".join((BLOCK_OPEN, _HEAD, _NOTICE.format(turns=turns), state_text(state), BLOCK_CLOSE))
+    return block(_HEAD, _NOTICE.format(turns=turns), state_text(state))
 
 
 def state_text(state: ConversationState) -> str:

@@ -93,7 +93,7 @@ class Query:
     def line(self) -> str:
         """The text to search with, bounded and on one line."""
         if self.likely_answer:
-            return one_line(self.likely_answer, self.max_chars)
+            return on_one_line(self.likely_answer, self.max_chars)
         return _asked_first(self.text, self.asked, self.max_chars)
 
     @cached_property
@@ -136,7 +136,7 @@ class Query:
     @property
     def said(self) -> str:
         """What is asked alone, to embed: "Thanks, that's all" is small talk, whatever was talked about before."""
-        return one_line(self.asked, None)[: self.max_chars]
+        return on_one_line(self.asked, None)[: self.max_chars]
 
 
 def _last_said(text: str, history: Sequence[Message]) -> tuple[str, Sequence[Message]]:
@@ -205,7 +205,7 @@ def line_of(text: str, max_chars: int) -> str:
 
 
 def _asked_first(text: str, asked: str, max_chars: int) -> str:
-    return one_line(f"{asked}\n{text}" if _is_long(text) else asked, None)[:max_chars]
+    return on_one_line(f"{asked}\n{text}" if _is_long(text) else asked, None)[:max_chars]
 
 
 def _is_long(text: str) -> bool:
@@ -258,7 +258,7 @@ def _context(history: Sequence[Message]) -> Sequence[Message]:
 
 def _beginning(message: Message) -> str:
     most = _MESSAGE_CHARS[message.role]
-    return one_line(message.text, _letters(message.text[:most], most))
+    return on_one_line(message.text, _letters(message.text[:most], most))
 
 
 def _letters(text: str, count: int) -> int:
@@ -273,7 +273,7 @@ def key_terms(history: Sequence[Message]) -> list[str]:
     return list(dict.fromkeys(terms))[-_MAX_TERMS:]
 
 
-def one_line(text: str, max_chars: int | None) -> str:
+def on_one_line(text: str, max_chars: int | None) -> str:
     """The beginning of a text, without its breaks."""
     return " ".join(text[:max_chars].split())
 

@@ -11,7 +11,7 @@ from datetime import date
 from functools import lru_cache
 from xml.sax.saxutils import escape, quoteattr
 
-from semrouter_memory.codec.base import BLOCK_CLOSE, BLOCK_OPEN
+from semrouter_memory.codec.base import block
 from semrouter_memory.language.scripts import one_line, without_markers
 from semrouter_memory.model import (
     CATEGORY,
@@ -81,13 +81,12 @@ def render(
     if answers:
         parts.append(answered(answers, style))
     parts += [today_line(today)] if today else []
-    return "\n".join((BLOCK_OPEN, "\n\n".join(parts), BLOCK_CLOSE))
+    return block("\n\n".join(parts))
 
 
 def order_outcome(steered: Steered) -> str:
     """What the model is told of the user's order to the memory, between markers: it must not claim what did not happen."""
-    text = _ORDER_OUTCOMES[steered.outcome].format(count=len(steered.forgotten))
-    return f"{BLOCK_OPEN}\n{text}\n{BLOCK_CLOSE}"
+    return block(_ORDER_OUTCOMES[steered.outcome].format(count=len(steered.forgotten)))
 
 
 def today_line(today: date) -> str:
@@ -109,7 +108,7 @@ def _answer(answer: EarlierAnswer, style: RenderStyle) -> str:
 
 def frame(style: RenderStyle, *, of_documents: bool = False) -> str:
     """What a block has besides its memories, or besides its passages, for counting."""
-    return "\n".join((BLOCK_OPEN, _with_heading(_DOCUMENTS if of_documents else _MEMORIES, (), style), BLOCK_CLOSE))
+    return block(_with_heading(_DOCUMENTS if of_documents else _MEMORIES, (), style))
 
 
 def _with_heading(part: tuple[str, str, str], lines: Sequence[str], style: RenderStyle) -> str:

@@ -20,7 +20,7 @@ from semrouter_memory.language.words import tokens
 from semrouter_memory.model import ChatMessage, Message, RecallRequest
 from semrouter_memory.ports import ChatModel
 from semrouter_memory.recall.deadline import AFTER_MODEL, Deadline, StepTimer, answer_by, discard, result_by
-from semrouter_memory.recall.query import SHOWN_MESSAGES, Query, one_line
+from semrouter_memory.recall.query import SHOWN_MESSAGES, Query, on_one_line
 from semrouter_memory.recall.strategy import SearchResult, Strategy
 
 Mode = Literal["vague", "always", "hyde"]
@@ -149,7 +149,7 @@ def _is_about(text: str, query: str, history: Sequence[Message]) -> bool:
 
 def prompt(query: str, history: Sequence[Message], mode: Mode) -> list[ChatMessage]:
     """The messages to send."""
-    earlier = [f"{each.role}: {one_line(each.text, _MAX_MESSAGE_CHARS)}" for each in history[-SHOWN_MESSAGES:]]
-    asked = f"Last message of the user: {one_line(query, _MAX_QUERY_CHARS)}"
+    earlier = [f"{each.role}: {on_one_line(each.text, _MAX_MESSAGE_CHARS)}" for each in history[-SHOWN_MESSAGES:]]
+    asked = f"Last message of the user: {on_one_line(query, _MAX_QUERY_CHARS)}"
     instructions = _HYDE if mode == "hyde" else _REWRITE
     return [ChatMessage("system", instructions), ChatMessage("user", "\n".join(("Conversation:", *earlier, asked)))]
